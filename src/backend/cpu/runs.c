@@ -1,6 +1,7 @@
-/* Convolutions in tiles that are stored where results lie, each over all of k; their vectors are outputs, or rows. Of an image a band at a time is copied with its padding, each
- * dimension taken apart into `stride` phases, so that what a tap reads for all outputs is a run (windows.c). Tiles end with lines
- * where those are whole vectors; else they go on over what lies between lines, which is left out when they are stored. Planned here, run by runs_run.c. */
+/* Convolutions in tiles that are stored where results lie, each over all of k; their vectors are outputs, or rows. Of an image a band at a time is
+ * copied with its padding, each dimension taken apart into `stride` phases, so that what a tap reads for all outputs is a run (windows.c). Tiles end
+ * with lines where those are whole vectors; else they go on over what lies between lines, which is left out when they are stored. What a k has for few
+ * outputs may be copied side by side. Planned here, run by runs_run.c. */
 #include "backend/cpu/runs.h"
 #include <string.h>
 
