@@ -256,10 +256,14 @@ ls_tensor *ls_conv_transpose(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tenso
                                 "range",
                                 c.kernel[i], g.dilation[i], i);
         }
-        ls_dim n = cx->shape.dim[2 + i], room;
-        bool fits =
-            ls_dim_is_fixed(n) ? n.offset > 0 && ls_dim_affine(n, g.stride[i], 1 - g.stride[i], &room) : true;
-        if (!fits || (ls_dim_is_fixed(n) && room.offset + c.low[i] + c.high[i] - reach < 1)) {
+        ls_dim n = cx->shape.dim[2 + i], room = {0};
+        const bool fixed = ls_dim_is_fixed(n), fits = !fixed || (n.offset > 0 && ls_dim_affine(n, g.stride[i], 1 - g.stride[i], &room));
+        int64_t outputs; /* of a fixed extent */
+        if (__builtin_add_overflow(c.low[i] - reach, c.high[i], &outputs) || __builtin_add_overflow(outputs, room.offset, &outputs)) {
+            return LS_NODE_FAIL(s, LS_ERR_INVALID, "conv_transpose: padding %" PRId64 " and %" PRId64 " and output padding %" PRId64 " of spatial axis %d: out of range",
+                                g.low[i], g.high[i], g.output_padding[i], i);
+        }
+        if (!fits || (fixed && outputs < 1)) {
             return LS_NODE_FAIL(s, LS_ERR_SHAPE,
                                 "conv_transpose: padding %" PRId64 " and %" PRId64
                                 " of spatial axis %d leave nothing of operand "

@@ -230,6 +230,9 @@ static void convolution_errors(void **state) {
                             (&(ls_conv_spec){.spatial = 1, .output_padding = ONE(-1)})),
           "output_padding -1");
     FAILS(INVALID, ls_conv_transpose(s, x, IN(4, 2, 0), NULL, &spec), "conv_transpose: kernel 0");
+    FAILS(INVALID,
+          ls_conv_transpose(s, x, IN(4, 2, 3), NULL, (&(ls_conv_spec){.spatial = 1, .stride = ONE(3), .output_padding = ONE(INT64_MAX - 9)})),
+          "conv_transpose: padding 0 and 0 and output padding 9223372036854775798 of spatial axis 0: out of range");
     fixture_close(f);
 }
 
