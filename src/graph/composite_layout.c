@@ -13,11 +13,11 @@ static bool fixed_check(ls_session *s, const char *name, const ls_tensor *x) {
 
 /* The product of extents first .. end - 1. */
 static int64_t extents_product(const ls_shape *shape, int first, int end) {
-    int64_t n = 1;
+    uint64_t n = 1; /* extents beside one of 0 may come to more than there are numbers */
     for (int i = first; i < end; i++) {
-        n *= shape->dim[i].offset;
+        n *= (uint64_t)shape->dim[i].offset;
     }
-    return n;
+    return (int64_t)n;
 }
 
 static ls_tensor *i64_scalar(ls_session *s, int64_t value) {
@@ -108,9 +108,10 @@ static bool block_check(ls_session *s, const char *name, const ls_tensor *x, int
         return false;
     }
     const ls_dim *d = x->shape.dim;
-    int64_t area = 0;
+    int64_t area = 0, more; /* extents beside one of 0 may be any */
     bool fits = x->shape.rank == 4 && block > 0 && !__builtin_mul_overflow(block, block, &area) &&
-                (depth ? d[1].offset % area == 0 : d[2].offset % block == 0 && d[3].offset % block == 0);
+                (depth ? d[1].offset % area == 0 && !__builtin_mul_overflow(d[2].offset, block, &more) && !__builtin_mul_overflow(d[3].offset, block, &more)
+                       : d[2].offset % block == 0 && d[3].offset % block == 0 && !__builtin_mul_overflow(d[1].offset, area, &more));
     if (!fits) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE,
                      "%s: block %" PRId64 " of %s: expected [N,C,H,W] with %s that the block divides", name, block,

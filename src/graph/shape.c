@@ -54,12 +54,13 @@ bool ls_shape_is_fixed(const ls_shape *shape) {
     return true;
 }
 
+/* Here and below: extents beside one of 0 may come to more than there are numbers. */
 int64_t ls_shape_numel(const ls_shape *shape, const int64_t *values) {
-    int64_t n = 1;
+    uint64_t n = 1;
     for (int i = 0; i < shape->rank; i++) {
-        n *= ls_dim_eval(shape->dim[i], values);
+        n *= (uint64_t)ls_dim_eval(shape->dim[i], values);
     }
-    return n;
+    return (int64_t)n;
 }
 
 void ls_shape_bounds(const ls_shape *shape, int64_t out_dims[LS_MAX_RANK]) {
@@ -69,10 +70,10 @@ void ls_shape_bounds(const ls_shape *shape, int64_t out_dims[LS_MAX_RANK]) {
 }
 
 void ls_shape_strides(const ls_shape *shape, int64_t out_strides[LS_MAX_RANK]) {
-    int64_t stride = 1;
+    uint64_t stride = 1;
     for (int i = shape->rank; i-- > 0;) {
-        out_strides[i] = stride;
-        stride *= ls_dim_bound(shape->dim[i]);
+        out_strides[i] = (int64_t)stride;
+        stride *= (uint64_t)ls_dim_bound(shape->dim[i]);
     }
 }
 

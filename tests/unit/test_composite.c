@@ -172,6 +172,8 @@ static void convolutions(void **state) {
         .spatial = 2, .stride = {2, 3}, .pad_low = {1, 0}, .pad_high = {0, 2}, .output_padding = {1, 0}};
     assert_tensor(f, ls_conv_transpose(s, IN(2, 3, 4, 5), IN(3, 6, 3, 4), IN(6), &up), "f32[2,6,9,14]");
     assert_tensor(f, ls_conv_transpose(s, IN(0, 3, 4, 5), IN(3, 6, 3, 4), IN(6), &up), "f32[0,6,9,14]");
+    assert_tensor(f, ls_depth_to_space(s, IN(1, 0, 3, 2), INT64_C(1) << 31, 0), "f32[1,0,6442450944,4294967296]");
+    FAILS(SHAPE_ERR, ls_depth_to_space(s, IN(1, 0, INT64_C(1) << 33, 2), INT64_C(1) << 31, 0), "depth_to_space: block 2147483648 of f32[1,0,8589934592,2]");
     fixture_close(f);
 }
 
