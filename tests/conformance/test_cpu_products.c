@@ -424,6 +424,48 @@ static void random_planes(void **state) {
     check_launches(*state, build_planes, seeds_from(1));
 }
 
+/* A kept matrix by columns that are a symbol: each of two numbers of them in turn, for long enough that what either wants of the matrix is kept. */
+static void symbolic_columns(void **state) {
+    worlds *all = *state;
+    static const int64_t shapes[][4] = {{128, 64, 64, 9}, {100, 96, 49, 128}, {257, 130, 25, 200}, {33, 70, 7, 1}}; /* m, k, and the columns */
+    enum { MOST = 200, TURNS = 14 };
+    for (size_t q = 0; q < sizeof shapes / sizeof *shapes; q++) {
+        const int64_t m = shapes[q][0], k = shapes[q][1];
+        float *a = malloc(sizeof *a * (size_t)(m * k)), *x = malloc(sizeof *x * (size_t)(k * MOST)), *got = malloc(sizeof *got * (size_t)(m * MOST));
+        float *want[] = {malloc(sizeof *got * (size_t)(m * MOST)), malloc(sizeof *got * (size_t)(m * MOST))};
+        ls_rng values = {q, 0};
+        fill_normal(&values, a, m * k);
+        fill_normal(&values, x, k * MOST);
+        for (int c = -1; c < all->n; c++) { /* ref is first */
+            world *w = c < 0 ? &all->ref : &all->cpu[c];
+            world_ok(w, ls_scope_begin(w->session));
+            ls_symbol *columns = ls_symbol_create(w->context, "columns", MOST, NULL);
+            ls_tensor *in = ls_input(w->session, "x", LS_F32, (ls_shape){.rank = 2, .dim = {ls_dim_of(k), ls_dim_symbol(columns, 1, 0)}});
+            ls_tensor *y = ls_matmul(w->session, ls_tensor_from(w->session, LS_F32, LS_SHAPE(m, k), a), in);
+            ls_program *program;
+            world_ok(w, ls_program_compile(w->session, &in, 1, &y, 1, &program));
+            for (int turn = 0; turn < (c < 0 ? 2 : TURNS); turn++) {
+                const int64_t n = shapes[q][2 + turn % 2];
+                const void *inputs[] = {x};
+                void *outputs[] = {c < 0 ? want[turn] : got};
+                world_ok(w, ls_symbol_bind(w->session, columns, n));
+                world_ok(w, ls_program_run(program, inputs, outputs));
+                if (c >= 0) {
+                    const size_t bytes = (size_t)(m * n) * sizeof *got;
+                    check_bytes(all->names[c], "symbolic columns", q, turn, got, bytes, want[turn % 2], bytes);
+                }
+            }
+            ls_program_destroy(program);
+            ls_scope_end(w->session);
+        }
+        free(a);
+        free(x);
+        free(got);
+        free(want[0]);
+        free(want[1]);
+    }
+}
+
 /* Fast and reduced products lie within the oracle's bound. */
 static void bounded(void **state) {
     worlds *all = *state;
@@ -442,6 +484,33 @@ static void bounded(void **state) {
         ls_session_set_math(w->session, LS_LOCKED);
         ls_scope_end(w->session);
     } while (seeds_next(&s));
+}
+
+/* Columns that fill vectors badly, by a matrix that is kept at last: exchanged in fast, and in reduced where there are no products of pairs of bf16. */
+static void bounded_columns(void **state) {
+    worlds *all = *state;
+    static const int64_t shapes[][3] = {{64, 49, 64}, {128, 60, 100}, {257, 50, 64}, {128, 25, 96}, {100, 9, 70}}; /* m, n, k */
+    for (size_t q = 0; q < 2 * sizeof shapes / sizeof *shapes; q++) {
+        const int64_t *d = shapes[q / 2], m = d[0], n = d[1], k = d[2];
+        float *a = malloc(sizeof *a * (size_t)(m * k)), *x = malloc(sizeof *x * (size_t)(k * n));
+        ls_rng values = {q, 0};
+        fill_normal(&values, a, m * k);
+        for (int c = 0; c < all->n; c++) {
+            world *w = &all->cpu[c];
+            world_ok(w, ls_scope_begin(w->session));
+            ls_session_set_math(w->session, q % 2 ? LS_FAST : LS_REDUCED);
+            ls_tensor *matrix = ls_tensor_from(w->session, LS_F32, LS_SHAPE(m, k), a);
+            for (int launch = 0; launch < LAUNCHES; launch++) {
+                fill_normal(&values, x, k * n);
+                ls_tensor *y = ls_matmul(w->session, matrix, ls_tensor_from(w->session, LS_F32, LS_SHAPE(k, n), x));
+                check_bound(w, all->names[c], "columns", q, &y, 1);
+            }
+            ls_session_set_math(w->session, LS_LOCKED);
+            ls_scope_end(w->session);
+        }
+        free(a);
+        free(x);
+    }
 }
 
 /* The same of planes whose filter is kept, image by image. */
@@ -470,6 +539,7 @@ static void bounded_planes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(random_planes), cmocka_unit_test(random_extremes),
-                                       cmocka_unit_test(bounded), cmocka_unit_test(bounded_planes)};
+                                       cmocka_unit_test(symbolic_columns),
+                                       cmocka_unit_test(bounded), cmocka_unit_test(bounded_columns), cmocka_unit_test(bounded_planes)};
     return cmocka_run_group_tests(tests, worlds_setup, worlds_teardown);
 }

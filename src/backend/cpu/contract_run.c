@@ -342,8 +342,6 @@ static ls_gemm *find_problem(const ls_kernel_run *kernel, const ls_phase *phase)
     return &last->g;
 }
 
-enum { KEPT_TURNED = 2 }; /* added to the side: what is kept besides its panels */
-
 /* The matrix of a product with a vector whose rows lie along k, kept with its columns there: a sum a lane, none across lanes. Where
  * memory is the limit either way it is read where it lies: from beyond the second cache in fast, whose lanes share a sum; in locked, which
  * would transpose it on the way, from further out. */
@@ -356,7 +354,7 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
     if (!side->view || o->dtype != LS_GEMM_F32 || o->stride_k != 1 || extent < TURNED_ROWS || bytes > most) {
         return;
     }
-    ls_kept *kept = ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_TURNED + s, (size_t)bytes);
+    ls_kept *kept = ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, LS_KEPT_TURNED + s, (size_t)bytes);
     if (!kept) {
         return;
     }
@@ -374,9 +372,15 @@ static void use_turned(ls_gemm_launch *launch, ls_gemm *g, int s) {
     o->stride_k = extent;
 }
 
+/* The panels of side s, if they are kept. */
+static ls_kept *find_panels(const ls_kernel_run *kernel, const ls_phase *phase, int s) {
+    const struct ls_gemm_last *last = phase->gemm->last;
+    return ls_kept_find(kernel->binary->device, kernel->launch, phase->gemm->side[s].buffer, phase, LS_KEPT_PANELS + 2 * (int)last->sides[s].side + s,
+                        last->sides[s].bytes);
+}
+
 /* Sets operands that were packed by an earlier launch, or packs them now to be kept. */
 static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
-    const ls_kernel_run *kernel = launch->kernel;
     const ls_gemm_phase *gemm = launch->phase->gemm;
     const struct ls_gemm_last *last = gemm->last;
     for (int s = 0; s < 2; s++) {
@@ -384,8 +388,7 @@ static void use_kept(ls_gemm_launch *launch, ls_gemm *g) {
         if (last->sides[s].keeps == KEEPS_TURNED) {
             use_turned(launch, g, s);
         } else if (last->sides[s].keeps == KEEPS_PANELS) {
-            ls_kept *kept =
-                ls_kept_find(kernel->binary->device, kernel->launch, gemm->side[s].buffer, launch->phase, s, last->sides[s].bytes);
+            ls_kept *kept = find_panels(launch->kernel, launch->phase, s);
             if (kept && !kept->ready) {
                 ls_gemm_pack(g->isa, last->sides[s].side, o, s ? g->n : g->m, g->k, kept->data, &kept->packed);
                 kept->ready = true;
@@ -406,7 +409,7 @@ static bool run_again(const ls_kernel_run *kernel, const ls_phase *phase) {
     }
     for (int s = 0; s < 2; s++) {
         const int buffer = phase->gemm->side[s].buffer;
-        const ls_kept *kept = last->sides[s].keeps == KEEPS_PANELS ? ls_kept_find(d, kernel->launch, buffer, phase, s, last->sides[s].bytes) : NULL;
+        const ls_kept *kept = last->sides[s].keeps == KEEPS_PANELS ? find_panels(kernel, phase, s) : NULL;
         data[s] = kernel->buffers[buffer] + last->sides[s].at;
         if (kept && !kept->ready) {
             return false;

@@ -99,6 +99,7 @@ typedef struct ls_gemm_packed {
     int64_t extent, k; /* free axis, contracted axis */
     int64_t width;     /* of a panel: panels of [k][width] follow each other */
     bool finite;       /* no infinity or NaN inside */
+    bool turned;       /* packed as LS_GEMM_B is: an A whose product is computed exchanged */
     const void *data;
     bool by_rows; /* of A in pairs: panels are [width][k] */
 } ls_gemm_packed;
@@ -175,7 +176,7 @@ typedef struct ls_gemm {
     /* With `out`, a way to do without the epilogue, which does the same and takes all: f32 alone, and where LS_GEMM_FOLLOWS. */
     ls_gemm_follow follow;
     bool fast;
-    bool turns; /* ls_gemm_turns; once A is packed, for the other side */
+    bool turns; /* ls_gemm_turns */
     ls_gemm_parallel parallel;
     int64_t l2_bytes; /* of one core, for blocking; 0: 1 MiB. Never changes locked bits */
     bool l2_is_near, fetches_best; /* ls_cpu's, nor do they */

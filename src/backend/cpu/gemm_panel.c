@@ -309,7 +309,7 @@ void ls_gemm_pack(const ls_gemm_isa *isa, ls_gemm_side side, const ls_gemm_opera
             }
         }
     }
-    *out_packed = (ls_gemm_packed){.isa = isa, .extent = extent, .k = fours ? bytes_k : k, .width = width, .finite = finite, .data = memory};
+    *out_packed = (ls_gemm_packed){.isa = isa, .extent = extent, .k = fours ? bytes_k : k, .width = width, .finite = finite, .turned = side == LS_GEMM_B, .data = memory};
 }
 
 bool ls_gemm_has_pairs(const ls_gemm_isa *isa) {

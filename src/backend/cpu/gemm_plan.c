@@ -69,7 +69,7 @@ static void exchange(const ls_gemm *g, ls_gemm *out) {
 /* The vector axis should be the one along which C is consecutive; and a column is a row transposed. */
 static bool wants_exchange(const ls_gemm *g) {
     if (g->a.packed || g->b.packed) {
-        return g->turns && g->a.packed;
+        return g->a.packed && g->a.packed->turned;
     }
     if (g->n == 1 && g->m > 1) {
         return true;

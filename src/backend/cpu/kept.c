@@ -93,7 +93,7 @@ static uint64_t state_of(const ls_launch *launch, const uint8_t *args, int n) {
 }
 
 /* After as many sightings. */
-static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_t writes, const void *owner, int side, size_t bytes,
+static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_t writes, const void *owner, int what, size_t bytes,
                      int sightings) {
     const ls_buffer *buffer = launch->args[arg];
     if (!writes) {
@@ -105,7 +105,7 @@ static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_
     }
     ls_kept **at = bucket_of(d->kept, buffer->handle, launch->offsets[arg]), *e = *at;
     while (e && !(e->handle == buffer->handle && e->offset == launch->offsets[arg] && e->owner == owner &&
-                  e->side == side)) {
+                  e->what == what)) {
         e = e->next;
     }
     if (!e) {
@@ -116,7 +116,7 @@ static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_
         e->handle = buffer->handle;
         e->offset = launch->offsets[arg];
         e->owner = owner;
-        e->side = side;
+        e->what = what;
     }
     if (e->writes != writes) {
         set_data(d->kept, e, d->heap, NULL);
@@ -132,18 +132,18 @@ static ls_kept *find(ls_cpu_device *d, const ls_launch *launch, int arg, uint64_
     return e->data ? e : NULL;
 }
 
-ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const void *owner, int side,
+ls_kept *ls_kept_find(ls_cpu_device *d, const ls_launch *launch, int arg, const void *owner, int what,
                       size_t bytes) {
     if (bytes > MOST_BYTES || arg >= launch->n_args) { /* one of the kernel's own: chosen.c */
         return NULL;
     }
     uint64_t writes = atomic_load_explicit(&launch->args[arg]->writes, memory_order_relaxed);
-    return find(d, launch, arg, writes, owner, side, bytes, SIGHTINGS);
+    return find(d, launch, arg, writes, owner, what, bytes, SIGHTINGS);
 }
 
-ls_kept *ls_kept_find_all(ls_cpu_device *d, const ls_launch *launch, const uint8_t *args, int n_args, const void *owner, int side,
+ls_kept *ls_kept_find_all(ls_cpu_device *d, const ls_launch *launch, const uint8_t *args, int n_args, const void *owner, int what,
                           size_t bytes) {
-    return find(d, launch, args[0], state_of(launch, args, n_args), owner, side, bytes, 0);
+    return find(d, launch, args[0], state_of(launch, args, n_args), owner, what, bytes, 0);
 }
 
 void ls_kept_drop(ls_cpu_device *d, ls_kept *kept) {

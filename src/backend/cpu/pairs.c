@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 
 enum {
-    KEPT_PAIRS = 4,   /* added to the side: what is kept besides panels of floats (contract.c) */
     LEAST_COLUMNS = 8,
     LEAST_K = 8,
     LEAST_ROWS = 8,   /* a tile's, but where B is kept and larger than the caches: half the bytes are half the time */
@@ -72,7 +71,7 @@ static bool find_side(const ls_gemm_launch *launch, const ls_gemm *g, ls_gemm_si
         return false;
     }
     *out_kept = side->fixed && !binary->spec.args[side->buffer].written
-                    ? ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, KEPT_PAIRS + (int)s, *out_bytes)
+                    ? ls_kept_find(d, launch->kernel->launch, side->buffer, launch->phase, LS_KEPT_PAIRS + (int)s, *out_bytes)
                     : NULL;
     return *out_kept ? !(*out_kept)->ready || (*out_kept)->finite : other >= LEAST_REUSED;
 }

@@ -244,7 +244,7 @@ static const ls_quant_pack *find_pack(ls_gemm_launch *launch, int64_t n, int64_t
     while (!(q->met & REFUSED)) {
         size_t head = lines_up(sizeof(ls_quant_pack)), codes = (size_t)(columns * blocks) * (q->met & WIDE ? 32 : 16);
         size_t bytes = head + codes + (size_t)(columns * blocks) * (q->met & SINGLE ? 4 : 2);
-        ls_kept *kept = ls_kept_find_all(d, launch->kernel->launch, q->args, q->n_args, launch->phase, 1, bytes);
+        ls_kept *kept = ls_kept_find_all(d, launch->kernel->launch, q->args, q->n_args, launch->phase, LS_KEPT_QUANT, bytes);
         if (!kept || kept->ready) {
             return kept ? kept->data : NULL;
         }

@@ -13,7 +13,6 @@
 #include <string.h>
 
 enum {
-    KEPT_SPARSE = 1, /* windows.c keeps its own packing of the filter under 0 */
     SAMPLES = 128, /* of 64 elements */
     LEAST = LS_LIMIT(1 << 14, 1 << 8), /* elements of one image that are worth a look */
     MOST_BYTES = 4 << 20, /* of a worker's memory */
@@ -440,7 +439,7 @@ static bool run(ls_gemm_launch *launch) {
     if (!ls_gemm_grow_workspace(d, filter + (size_t)d->threads * r.worker_bytes)) {
         return false;
     }
-    ls_kept *kept = other->fixed ? ls_kept_find(d, kernel->launch, other->buffer, gemm, KEPT_SPARSE, filter) : NULL;
+    ls_kept *kept = other->fixed ? ls_kept_find(d, kernel->launch, other->buffer, gemm, LS_KEPT_SPARSE, filter) : NULL;
     r.filter = kept ? kept->data : (float *)(void *)d->workspace;
     r.memory = d->workspace + filter;
     bool finite = kept && kept->ready && kept->finite;

@@ -363,7 +363,7 @@ bool ls_windows_run(ls_gemm_launch *launch) {
     r.memory = device->workspace + filter_bytes(w, gemm, kernel->extents);
     r.outer = ls_point_count(kernel->extents, w->outer, gemm->n.axes);
     int64_t images = batches * r.outer * w->bands, n = images * ls_gemm_ceil_div(w->panels, w->group);
-    ls_kept *kept = gemm->side[0].fixed ? ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, 0,
+    ls_kept *kept = gemm->side[0].fixed ? ls_kept_find(device, kernel->launch, gemm->side[0].buffer, gemm, LS_KEPT_WINDOWS,
                                                        filter_bytes(w, gemm, kernel->extents))
                                         : NULL;
     r.filter = kept ? kept->data : r.filter;
