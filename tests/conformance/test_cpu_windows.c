@@ -279,6 +279,24 @@ static int build_across(ls_session *s, ls_rng *rng, const void *param, ls_tensor
     return 1;
 }
 
+/* Added to a variable, which may be the memory that results go to. */
+static int build_in_place(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
+    static ls_var *sum; /* of the case before */
+    build_across(s, rng, param, out_roots);
+    const ls_shape shape = ls_tensor_shape(out_roots[0]);
+    float *data = malloc(sizeof *data * (size_t)(numel_of(shape) + 1));
+    fill_normal(rng, data, numel_of(shape));
+    ls_var_destroy(sum);
+    sum = ls_var_create(s, "sum", LS_F32, shape, data);
+    free(data);
+    ls_tensor *more = noted("added to a variable", ls_add(s, out_roots[0], ls_var_value(s, sum)));
+    if (ls_var_assign(s, sum, more) != LS_OK || ls_realize(s, NULL, 0) != LS_OK) {
+        fail_msg("%s: %s", graph, ls_session_error(s)->message);
+    }
+    out_roots[0] = ls_var_value(s, sum);
+    return 1;
+}
+
 /* Transposed, of one dimension to three; a filter may have fewer taps than an image has gaps, and its k several chunks. */
 static int build_transposed(ls_session *s, ls_rng *rng, const void *param, ls_tensor **out_roots) {
     (void)param;
@@ -332,6 +350,7 @@ static void random_cases(void **state) {
         check_case(*state, build_line, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_picture, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_across, s.seed, NULL, graph, s.chosen);
+        check_case(*state, build_in_place, s.seed, NULL, graph, s.chosen);
         check_case(*state, build_transposed, s.seed, NULL, graph, s.chosen);
         worlds *all = *state;
         check_fast(all, (int)(s.seed % (uint64_t)all->n), build_picture, (ls_rng){s.seed, 0}, NULL, "a picture in fast", s.seed);

@@ -12,6 +12,7 @@ enum {
 
 typedef struct tile {
     int64_t image, first, n;   /* where it begins in an image of line 0 on; its outputs */
+    int64_t again;             /* the first ones, which the tile before has, too, perhaps in another task: what follows is that one's to do */
     ls_gemm_run_places places; /* to the first output on; lanes that are outputs */
     int vectors;
 } tile;
@@ -21,7 +22,7 @@ static tile across_tile(const ls_windows *w, int64_t i) {
     const ls_runs *t = w->runs;
     if (t->joined && w->kernels->runs[3]) { /* the last tile has outputs of the one before again */
         const int64_t n = t->outputs < t->tile_outputs ? t->outputs : t->tile_outputs, first = ls_runs_clamp(i * n, 0, t->outputs - n);
-        return (tile){.image = t->gathered ? first : 0, .first = first, .n = n};
+        return (tile){.image = t->gathered ? first : 0, .first = first, .n = n, .again = i * n - first};
     }
     if (t->joined) {
         const int64_t n = t->outputs / t->tiles, longer = t->outputs % t->tiles;
@@ -335,7 +336,8 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
     sums->lead = w->k < SHORT ? LS_RUNS_WIDE : 0;
     sums->second = r->launch->kernel->binary->device->cpu.fetches_second;
     for (const tile *at = p->tiles, *end = at + p->n; at < end;) {
-        int64_t first = at->first, n = 0;
+        const int64_t first = at->first, again = at->again;
+        int64_t n = 0;
         for (; at < end && at->first + at->n - first <= BLOCK; at++) {
             if (direct > 0) {
                 sums->panels = direct;
@@ -353,7 +355,7 @@ static void panels_of_outputs(const runs_run *r, int worker, const runs_part *p,
         }
         for (int64_t i = direct; i < panels; i++) {
             int64_t own = row + i * height, n_rows = w->m - own < height ? w->m - own : height;
-            ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first, n, p->block + (i - direct) * height * BLOCK, BLOCK);
+            ls_gemm_finish_tile(r->launch, worker, p->batch, own, n_rows, p->first + first + again, n - again, p->block + (i - direct) * height * BLOCK + again, BLOCK);
         }
     }
 }
