@@ -23,11 +23,12 @@ typedef struct ls_optimizer_options {
 
 typedef struct ls_optimizer ls_optimizer;
 
-/* `options` may be NULL. The caller destroys it, before its parameters and its session. An optimiser is for the session's thread. */
+/* For the parameters that are there: make it after the last one. `options` may be NULL. The caller destroys it, before its parameters and
+ * its session. An optimiser is for the session's thread. */
 LS_API ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options,
                                      ls_optimizer **out_optimizer) LS_MUST_USE;
 LS_API void ls_optimizer_destroy(ls_optimizer *optimizer);
-/* Adds one step to the graph: differentiates `loss` and assigns every parameter and the optimiser's state.
+/* Adds one step to the graph: differentiates `loss` and assigns every parameter and the optimiser's state, or, where that fails, nothing.
  * `rate` is an f32 scalar tensor (an ls_input of a program, say), so that a schedule recompiles nothing. */
 LS_API ls_status ls_optimizer_step(ls_session *session, ls_optimizer *optimizer, ls_tensor *loss, ls_tensor *rate);
 /* The state's variables: moments and the step count, named after the parameters ("NAME.m", "NAME.v",

@@ -77,7 +77,7 @@ LS_API ls_status ls_symbol_bind(ls_session *session, ls_symbol *symbol, int64_t 
 /* ---- scopes ---- */
 
 LS_API ls_status ls_scope_begin(ls_session *session);
-/* Releases every tensor made since the matching ls_scope_begin, except those kept. */
+/* Releases every tensor made since the matching ls_scope_begin, except those kept. Nothing where no scope is open. */
 LS_API void ls_scope_end(ls_session *session);
 /* Moves a tensor of the innermost scope to the enclosing one; returns it. */
 LS_API ls_tensor *ls_keep(ls_session *session, ls_tensor *tensor);
@@ -112,6 +112,7 @@ LS_API ls_tensor *ls_input(ls_session *session, const char *name, ls_dtype dtype
 /* Storage on the session's device, filled from `data` (dense, row-major) or with zeros when NULL. The name is
  * copied. Lives until ls_var_destroy or the end of the context. */
 LS_API ls_var *ls_var_create(ls_session *session, const char *name, ls_dtype dtype, ls_shape shape, const void *data);
+/* An assignment of it that is pending is none then. */
 LS_API void ls_var_destroy(ls_var *var);
 LS_API const char *ls_var_name(const ls_var *var);
 LS_API ls_shape ls_var_shape(const ls_var *var);
@@ -135,7 +136,7 @@ LS_API ls_status ls_var_write(ls_session *session, ls_var *var, const void *data
  * assigned variables hold their old or their new values. */
 LS_API ls_status ls_realize(ls_session *session, ls_tensor *const *tensors, int count);
 /* Computes if needed (but no assignment) and copies the value to the host, dense and row-major; `size` must
- * be its exact bytes. */
+ * be its exact bytes. After LS_ERR_RANGE the value is there, as of ls_realize. */
 LS_API ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t size);
 /* The same computation on another device: an explicit copy. */
 LS_API ls_tensor *ls_to_device(ls_session *session, ls_tensor *tensor, ls_device *device);
@@ -147,7 +148,7 @@ LS_API ls_status ls_program_compile(ls_session *session, ls_tensor *const *input
                                     ls_tensor *const *outputs, int n_outputs, ls_program **out_program) LS_MUST_USE;
 LS_API void ls_program_destroy(ls_program *program);
 /* Host data in and out, dense and row-major at the current symbol values, in the order given at compile time;
- * an output may be NULL to leave it on the device. */
+ * an output may be NULL to leave it on the device. After LS_ERR_RANGE the outputs are there, as of ls_realize. */
 LS_API ls_status ls_program_run(ls_program *program, const void *const *inputs, void *const *outputs);
 
 /* An output of the last run, however it was asked for then. */

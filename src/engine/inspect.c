@@ -116,6 +116,7 @@ void ls_exec_print(ls_text *out, const ls_exec *exec, unsigned parts) {
 
 static ls_status inspect(ls_session *session, ls_tensor *const *tensors, int count, unsigned parts,
                          ls_text *out, ls_error *err) {
+    ls_session_forget_destroyed(session);
     const ls_pending *assigns = session->pending.data;
     int n_assigns = (int)session->pending.len;
     LS_TRY(err, ls_session_sync(session, err));

@@ -104,10 +104,6 @@ static ls_status bind_all(ls_program *p, ls_tensor *const *outputs, ls_error *er
     }
     for (int i = 0; i < p->n_assigns; i++) {
         p->assigned[i] = p->session->pending.data[i].var;
-        if (!p->assigned[i]->storage) {
-            return LS_FAIL(err, LS_ERR_INVALID, "variable \"%s\" was destroyed with an assignment pending",
-                           p->assigned[i]->name);
-        }
         p->storages[i] = ls_buffer_retain(p->assigned[i]->storage);
         exec->binds[exec->assigns[i].bind] = (ls_binding){p->storages[i], 0};
     }
@@ -139,6 +135,7 @@ static ls_status compile(ls_session *session, ls_tensor *const *inputs, int n_in
     LS_TRY(err, check_inputs(session, inputs, n_inputs, outputs, n_outputs, err));
     LS_TRY(err, ls_constants_compute(session, outputs, n_outputs, err));
     ls_graph_key key;
+    ls_session_forget_destroyed(session);
     int n_assigns = (int)session->pending.len;
     LS_TRY(err, ls_graph_key_make(session, outputs, n_outputs, session->pending.data, n_assigns, &key, err));
     ls_program *p = ls_alloc_zeroed(&session->context->heap, sizeof *p);

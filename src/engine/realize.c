@@ -111,7 +111,7 @@ static ls_status collect(request *r, ls_tensor *const *tensors, int count, ls_er
         return LS_FAIL(err, LS_ERR_INVALID, "%d tensors: expected 0 or more", count);
     }
     for (int i = 0; i < count; i++) {
-        ls_tensor *x = tensors[i];
+        ls_tensor *x = tensors ? tensors[i] : NULL;
         if (!x || x->session != session) {
             return LS_FAIL(err, LS_ERR_INVALID, "tensor %d is %s", i, x ? "of another session" : "NULL");
         }
@@ -121,12 +121,6 @@ static ls_status collect(request *r, ls_tensor *const *tensors, int count, ls_er
         }
         if (!known && !ls_array_push(&session->context->heap, &r->roots, x)) {
             return LS_FAIL_MEMORY(err, "realize");
-        }
-    }
-    for (int i = 0; i < r->n_assigns; i++) {
-        if (!r->assigns[i].var->storage) {
-            return LS_FAIL(err, LS_ERR_INVALID, "variable \"%s\" was destroyed with an assignment pending",
-                           r->assigns[i].var->name);
         }
     }
     return LS_OK;
@@ -213,6 +207,7 @@ static ls_status compute(ls_session *session, ls_tensor *const *tensors, int cou
     request r = {.session = session};
     ls_numerics numerics = ls_numerics_enter();
     if (assign) {
+        ls_session_forget_destroyed(session);
         r.assigns = session->pending.data;
         r.n_assigns = (int)session->pending.len;
     }
@@ -261,21 +256,23 @@ ls_status ls_read(ls_session *session, ls_tensor *tensor, void *data, size_t siz
         return ls_session_fail(session, status, &err);
     }
     bool leaf = tensor->op == LS_OP_DATA || tensor->op == LS_OP_VAR;
-    if (!leaf && !ls_has_value(session, tensor)) {
-        status = compute_for_caller(session, &tensor, 1, false);
-        if (status != LS_OK) {
-            return status;
-        }
+    ls_status ran = leaf || ls_has_value(session, tensor) ? LS_OK : compute_for_caller(session, &tensor, 1, false);
+    if (ran != LS_OK && ran != LS_ERR_RANGE) {
+        return ran;
     }
     ls_numerics numerics = ls_numerics_enter();
     ls_buffer *buffer;
     status = ls_exec_report(session, &err);
+    if (status == LS_ERR_RANGE) { /* of a run on a late device */
+        ran = ls_session_fail(session, status, &err);
+        status = LS_OK;
+    }
     status = status == LS_OK ? ls_leaf_buffer(session, tensor, &buffer, &err) : status;
     if (status == LS_OK) {
         status = ls_transfer_download(buffer, tensor->dtype, &tensor->shape, session->symbols, data, &err);
     }
     ls_numerics_leave(numerics);
-    return status == LS_OK ? LS_OK : ls_session_fail(session, status, &err);
+    return status == LS_OK ? ran : ls_session_fail(session, status, &err);
 }
 
 /* ---- without blocking ---- */

@@ -56,6 +56,10 @@ ls_device *ls_session_device(const ls_session *session) {
 }
 
 void ls_session_set_math(ls_session *session, ls_math math) {
+    if (math < LS_LOCKED || math > LS_REDUCED) {
+        ls_session_set_error(session, LS_ERR_INVALID, "math kind %d: expected one of ls_math", (int)math);
+        return;
+    }
     session->graph.math = math;
 }
 
@@ -194,6 +198,19 @@ ls_pending *ls_session_pending(ls_session *session, const ls_var *var) {
         }
     }
     return NULL;
+}
+
+void ls_session_forget_destroyed(ls_session *session) {
+    size_t kept = 0;
+    for (size_t i = 0; i < session->pending.len; i++) {
+        ls_pending p = session->pending.data[i];
+        if (p.var->storage) {
+            session->pending.data[kept++] = p;
+        } else {
+            ls_release(p.value);
+        }
+    }
+    session->pending.len = kept;
 }
 
 void ls_session_clear_pending(ls_session *session) {

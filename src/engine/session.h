@@ -135,8 +135,10 @@ const char *const *ls_strategy_names(int kind);
 ls_status ls_session_fail(ls_session *session, ls_status status, const ls_error *err);
 /* Takes in symbols that were created since. */
 ls_status ls_session_sync(ls_session *session, ls_error *err) LS_MUST_USE;
-/* Replaces or adds the pending assignment of a variable; NULL when there is none. */
+/* The pending assignment of a variable; NULL when there is none. */
 ls_pending *ls_session_pending(ls_session *session, const ls_var *var);
+/* Assignments of variables that were destroyed since are none. */
+void ls_session_forget_destroyed(ls_session *session);
 void ls_session_clear_pending(ls_session *session);
 
 /* Symbols as a bit set, and the hash of their values: what a computed value depends on. */

@@ -64,6 +64,11 @@ ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_o
     p->beta1 = or_default(p->beta1, 0.9);
     p->beta2 = or_default(p->beta2, 0.999);
     p->epsilon = or_default(p->epsilon, 1e-8);
+    if (p->kind < LS_OPTIM_SGD || p->kind > LS_OPTIM_ADAMW) {
+        ls_session_set_error(session, LS_ERR_INVALID, "optimiser: kind %d: expected one of ls_optimizer_kind", (int)p->kind);
+        ls_free(heap, o);
+        return LS_ERR_INVALID;
+    }
     if (!in_unit(p->momentum) || !in_unit(p->beta1) || !in_unit(p->beta2) || !(p->epsilon > 0) ||
         !(p->weight_decay >= 0) || !(p->clip_norm >= 0)) {
         ls_session_set_error(
@@ -137,7 +142,14 @@ static ls_tensor *blend(ls_session *s, ls_tensor *old, ls_tensor *fresh, double 
     return ls_add(s, ls_mul(s, scalar(s, beta), old), ls_mul(s, scalar(s, 1 - beta), fresh));
 }
 
-static ls_status step_param(ls_session *s, ls_optimizer *o, int i, ls_tensor *g, const step_terms *t) {
+/* A step's new values, which are assigned once all of them are there. */
+typedef struct change {
+    ls_var *var;
+    ls_tensor *value;
+} change;
+
+/* Those of one parameter and its state: 1 + o->per_param of them. */
+static void step_param(ls_session *s, const ls_optimizer *o, int i, ls_tensor *g, const step_terms *t, change *out) {
     const ls_optimizer_options *p = &o->options;
     ls_var *var = ls_params_at(o->params, i), *const *state = o->state.data + (size_t)(i * o->per_param);
     ls_tensor *x = ls_var_value(s, var);
@@ -150,18 +162,18 @@ static ls_status step_param(ls_session *s, ls_optimizer *o, int i, ls_tensor *g,
     if (p->kind != LS_OPTIM_SGD) {
         ls_tensor *m = blend(s, ls_var_value(s, state[0]), g, p->beta1);
         ls_tensor *v = blend(s, ls_var_value(s, state[1]), ls_mul(s, g, g), p->beta2);
-        LS_TRY(NULL, ls_var_assign(s, state[0], m));
-        LS_TRY(NULL, ls_var_assign(s, state[1], v));
+        *out++ = (change){state[0], m};
+        *out++ = (change){state[1], v};
         ls_tensor *deviation = ls_add(s, ls_sqrt(s, ls_div(s, v, t->correction2)), scalar(s, p->epsilon));
         move = ls_div(s, ls_div(s, m, t->correction1), deviation);
     } else if (p->momentum > 0) {
         move = ls_add(s, ls_mul(s, scalar(s, p->momentum), ls_var_value(s, state[0])), g);
-        LS_TRY(NULL, ls_var_assign(s, state[0], move));
+        *out++ = (change){state[0], move};
     }
-    return ls_var_assign(s, var, ls_sub(s, x, ls_mul(s, t->rate, move)));
+    *out = (change){var, ls_sub(s, x, ls_mul(s, t->rate, move))};
 }
 
-ls_status ls_optimizer_step(ls_session *s, ls_optimizer *o, ls_tensor *loss, ls_tensor *rate) {
+static ls_status check_step(ls_session *s, const ls_optimizer *o, const ls_tensor *rate) {
     int count = ls_params_count(o->params);
     if (count != o->n_params) {
         ls_session_set_error(
@@ -170,9 +182,23 @@ ls_status ls_optimizer_step(ls_session *s, ls_optimizer *o, ls_tensor *loss, ls_
             o->n_params);
         return LS_ERR_INVALID;
     }
-    ls_tensor **values = ls_alloc(o->heap, sizeof *values * (size_t)(2 * count + 1)),
-              **grads = values + count;
-    if (!values) {
+    if (!rate || ls_tensor_dtype(rate) != LS_F32 || ls_tensor_shape(rate).rank != 0) {
+        ls_status code = !rate ? LS_ERR_INVALID : ls_tensor_dtype(rate) != LS_F32 ? LS_ERR_DTYPE : LS_ERR_SHAPE;
+        ls_session_set_error(s, code, "optimiser: the rate is %s of rank %d: expected an f32 scalar",
+                             rate ? ls_dtype_name(ls_tensor_dtype(rate)) : "NULL", rate ? ls_tensor_shape(rate).rank : 0);
+        return code;
+    }
+    return LS_OK;
+}
+
+ls_status ls_optimizer_step(ls_session *s, ls_optimizer *o, ls_tensor *loss, ls_tensor *rate) {
+    LS_TRY(NULL, check_step(s, o, rate));
+    int count = o->n_params, n_changes = 0;
+    change *changes = ls_alloc(o->heap, sizeof *changes * (size_t)(count * (1 + o->per_param) + 1));
+    ls_tensor **values = ls_alloc(o->heap, sizeof *values * (size_t)(2 * count + 1)), **grads = values + count;
+    if (!changes || !values) {
+        ls_free(o->heap, changes);
+        ls_free(o->heap, values);
         ls_session_set_error(s, LS_ERR_MEMORY, "out of memory for an optimiser's step");
         return LS_ERR_MEMORY;
     }
@@ -189,13 +215,19 @@ ls_status ls_optimizer_step(ls_session *s, ls_optimizer *o, ls_tensor *loss, ls_
     }
     if (status == LS_OK && o->step) {
         ls_tensor *step = ls_add(s, ls_var_value(s, o->step), scalar(s, 1));
-        status = ls_var_assign(s, o->step, step);
+        changes[n_changes++] = (change){o->step, step};
         t.correction1 = ls_sub(s, scalar(s, 1), ls_pow(s, scalar(s, o->options.beta1), step));
         t.correction2 = ls_sub(s, scalar(s, 1), ls_pow(s, scalar(s, o->options.beta2), step));
     }
     for (int i = 0; i < count && status == LS_OK; i++) {
-        status = step_param(s, o, i, grads[i], &t);
+        step_param(s, o, i, grads[i], &t, changes + n_changes);
+        n_changes += 1 + o->per_param;
     }
+    status = status == LS_OK ? ls_session_error(s)->code : status;
+    for (int i = 0; i < n_changes && status == LS_OK; i++) {
+        status = ls_var_assign(s, changes[i].var, changes[i].value);
+    }
+    ls_free(o->heap, changes);
     ls_free(o->heap, values);
     return status;
 }

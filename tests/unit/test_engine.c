@@ -67,6 +67,10 @@ static void reports_errors(void **state) {
     assert_int_equal(ls_realize(s, &x, 1), LS_ERR_INVALID); /* the first error stays */
     ls_session_clear_error(s);
     REFUSED(ls_realize(s, &x, -1), LS_ERR_INVALID, "-1 tensors: expected 0 or more");
+    REFUSED(ls_realize(s, NULL, 1), LS_ERR_INVALID, "tensor 0 is NULL");
+    ls_session_set_math(s, (ls_math)3);
+    REFUSED(ls_realize(s, &x, 1), LS_ERR_INVALID, "math kind 3");
+    assert_int_equal(ls_session_math(s), LS_LOCKED);
     ls_program *program;
     REFUSED(ls_program_compile(s, NULL, -1, &x, 1, &program), LS_ERR_INVALID, "-1 inputs and 1 outputs: expected 0 or more");
     REFUSED_NULL(ls_data_to_tensor(s, NULL), "is NULL");
@@ -99,6 +103,10 @@ static void names_a_gather_out_of_range(void **state) {
         world_ok(&w, ls_read(s, g, out, sizeof out));
         assert_true(out[0] == 2 && out[1] != out[1] && out[2] == 1);
     }
+    float read[3] = {0};
+    ls_tensor *g = ls_gather(s, vector(4, a), ls_tensor_from(s, LS_I32, LS_SHAPE(3), index), 0);
+    REFUSED(ls_read(s, g, read, sizeof read), LS_ERR_RANGE, "gather"); /* but the value is there */
+    assert_memory_equal(read, out, sizeof read);
 }
 
 static void bools_are_normalised(void **state) {
@@ -199,6 +207,29 @@ static void stale_variables_are_errors(void **state) {
     ls_tensor *again = ls_neg(s, ls_var_value(s, v));
     ls_var_destroy(v);
     REFUSED(ls_read(s, again, out, sizeof out), LS_ERR_INVALID, "");
+}
+
+static void forgets_assignments_of_destroyed_variables(void **state) {
+    (void)state;
+    float two[] = {2, 2}, out[2];
+    ls_var *gone = ls_var_create(s, "gone", LS_F32, LS_SHAPE(2), NULL), *stays = ls_var_create(s, "stays", LS_F32, LS_SHAPE(2), NULL);
+    ls_tensor *twos = ls_tensor_from(s, LS_F32, LS_SHAPE(2), two);
+    for (int way = 0; way < 2; way++) {
+        gone = way ? ls_var_create(s, "gone", LS_F32, LS_SHAPE(2), NULL) : gone;
+        world_ok(&w, ls_var_assign(s, gone, twos));
+        world_ok(&w, ls_var_assign(s, stays, ls_add(s, ls_var_value(s, stays), twos)));
+        ls_var_destroy(gone);
+        ls_program *p = NULL;
+        if (way) {
+            world_ok(&w, ls_program_compile(s, NULL, 0, NULL, 0, &p));
+            world_ok(&w, ls_program_run(p, NULL, NULL));
+        } else {
+            world_ok(&w, ls_realize(s, NULL, 0));
+        }
+        ls_program_destroy(p);
+        world_ok(&w, ls_var_read(s, stays, out, sizeof out));
+        assert_true(out[0] == 2 + 2 * (float)way && out[1] == out[0]);
+    }
 }
 
 static void swaps_variables(void **state) {
@@ -311,6 +342,7 @@ int main(void) {
         TEST(values_are_leaves),
         TEST(assigns_in_order),
         TEST(stale_variables_are_errors),
+        TEST(forgets_assignments_of_destroyed_variables),
         TEST(swaps_variables),
         TEST(a_plain_swap_of_three),
         TEST(overwrites_only_where_it_may),

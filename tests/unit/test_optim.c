@@ -183,8 +183,47 @@ static void test_refused(void **state) {
     ls_tensor *loss = ls_sum(s, ls_mul(s, x, y), 0, NULL, 0);
     assert_int_equal(ls_optimizer_step(s, o, loss, ls_full(s, LS_F32, LS_SCALAR, 0.1)), LS_ERR_INVALID);
     assert_non_null(strstr(ls_session_error(s)->message, "2 parameters, of which 1"));
+    ls_session_clear_error(s);
     ls_optimizer_destroy(o);
+    assert_int_equal(ls_optimizer_create(s, params, &(ls_optimizer_options){.kind = (ls_optimizer_kind)3}, &o), LS_ERR_INVALID);
+    assert_non_null(strstr(ls_session_error(s)->message, "kind 3"));
     ls_optimizer_destroy(NULL);
+    ls_params_destroy(params);
+    world_close(&w);
+}
+
+/* A step that fails, by its rate or its loss, leaves the state as it was. */
+static void test_failed_step_changes_nothing(void **state) {
+    (void)state;
+    world w = world_open("cpu");
+    ls_session *s = w.session;
+    ls_params *params = NULL;
+    ls_optimizer *o = NULL;
+    world_ok(&w, ls_params_create(s, 1, &params));
+    ls_tensor *x = ls_param(s, params, "x", LS_F32, LS_SHAPE(2), LS_INIT_ONES, 0), *loss = ls_sum(s, ls_mul(s, x, x), 0, NULL, 0);
+    ls_tensor *rate = ls_full(s, LS_F32, LS_SCALAR, 0.1);
+    world_ok(&w, ls_optimizer_create(s, params, &(ls_optimizer_options){.kind = LS_OPTIM_ADAM}, &o));
+    const struct {
+        ls_tensor *loss, *rate;
+        ls_status code;
+        const char *says;
+    } bad[] = {{loss, ls_full(s, LS_F64, LS_SCALAR, 0.1), LS_ERR_DTYPE, "the rate is f64"},
+               {loss, ls_full(s, LS_F32, LS_SHAPE(2), 0.1), LS_ERR_SHAPE, "of rank 1: expected an f32 scalar"},
+               {loss, NULL, LS_ERR_INVALID, "the rate is NULL"},
+               {ls_cast(s, loss, LS_I32), rate, LS_ERR_DTYPE, "i32"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(ls_optimizer_step(s, o, bad[i].loss, bad[i].rate), bad[i].code);
+        assert_non_null(strstr(ls_session_error(s)->message, bad[i].says));
+        ls_session_clear_error(s);
+        world_ok(&w, ls_realize(s, NULL, 0));
+        for (int k = 0; k < ls_optimizer_state_count(o); k++) {
+            float value[2] = {1, 1};
+            ls_var *var = ls_optimizer_state_at(o, k);
+            world_ok(&w, ls_var_read(s, var, value, ls_var_shape(var).rank ? sizeof value : sizeof *value));
+            assert_true(value[0] == 0);
+        }
+    }
+    ls_optimizer_destroy(o);
     ls_params_destroy(params);
     world_close(&w);
 }
@@ -336,6 +375,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_loops),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_failed_step_changes_nothing),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_updates_in_place),
