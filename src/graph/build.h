@@ -14,9 +14,9 @@ const char *ls_tensor_text(const ls_tensor *x, char buf[LS_TENSOR_TEXT]);
 /* (d * mul + add) for mul >= 1. */
 bool ls_dim_affine(ls_dim d, int64_t mul, int64_t add, ls_dim *out);
 bool ls_dim_add(ls_dim a, ls_dim b, ls_dim *out);
-/* Whether what an operation must be given is not NULL; false with an error. */
-bool ls_check_given(ls_session *s, const char *operation, const void *spec);
-/* Rank 0 to 8, extents at least 0, at most 2^56 elements (2^28 where size_t has 32 bits); else records "<operation>: ..." and is false. */
+/* Whether `what` an operation must be given is not NULL; false with an error. */
+bool ls_check_given(ls_session *s, const char *operation, const char *what, const void *given);
+/* Rank 0 to 8, extents at least 0, at most 2^56 elements (2^28 where size_t has 32 bits), also where an extent of 0 is counted as 1; else records "<operation>: ..." and is false. */
 bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape);
 /* NumPy's broadcast of two shapes. */
 bool ls_shape_broadcast(const ls_shape *a, const ls_shape *b, ls_shape *out);

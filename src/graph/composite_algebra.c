@@ -421,7 +421,7 @@ ls_tensor *ls_einsum(ls_session *s, const char *equation, ls_tensor *const *xs, 
         return LS_NODE_FAIL(s, LS_ERR_INVALID, "einsum: %d operands: expected 1 to %d", count,
                             EINSUM_OPERANDS);
     }
-    if (!ls_check_operands(s, "einsum", count, xs) || !read_terms(&e, xs, count, terms, &out)) {
+    if (!ls_check_operands(s, "einsum", count, xs) || !ls_check_given(s, "einsum", "equation", equation) || !read_terms(&e, xs, count, terms, &out)) {
         return NULL;
     }
     ls_tensor *y = diagonals(&e, xs[0], &terms[0]);

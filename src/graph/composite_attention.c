@@ -90,8 +90,7 @@ static ls_tensor *time_first(ls_session *s, ls_tensor *x) {
 
 static bool linear_check(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_tensor *state,
                          const ls_linear_attention_spec *spec) {
-    if (!spec) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "linear_attention: the spec is NULL");
+    if (!ls_check_given(s, "linear_attention", "spec", spec)) {
         return false;
     }
     ls_tensor *src[6] = {q, k, v, state}, *extra[] = {spec->decay, spec->beta};

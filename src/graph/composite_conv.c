@@ -154,15 +154,16 @@ static bool conv_check(ls_session *s, const char *name, ls_tensor *x, ls_tensor 
     }
     int64_t channels = x->shape.dim[g->axes.input_channel].offset;
     int64_t in = w->shape.dim[g->axes.filter_in].offset, out = w->shape.dim[g->axes.filter_out].offset;
-    int64_t results = transposed ? out * g->groups : out;
-    if (channels % g->groups || results % g->groups) {
+    int64_t results, operands;
+    bool many = __builtin_mul_overflow(out, transposed ? g->groups : 1, &results) || __builtin_mul_overflow(in, transposed ? 1 : g->groups, &operands);
+    if (many || channels % g->groups || results % g->groups) {
         LS_NODE_FAIL(s, LS_ERR_INVALID,
                      "%s: groups %" PRId64 " of operand %s and filter %s: expected a divisor of the %" PRId64
                      " channels and of the filter's %" PRId64 " results",
-                     name, g->groups, LS_TEXT(x), LS_TEXT(w), channels, results);
+                     name, g->groups, LS_TEXT(x), LS_TEXT(w), channels, out);
         return false;
     }
-    if ((transposed ? in : in * g->groups) != channels) {
+    if (operands != channels) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE,
                      "%s: operand is %s with %" PRId64 " channels and filter %s with %" PRId64 " in %" PRId64
                      " groups: expected %" PRId64,

@@ -90,9 +90,8 @@ static bool deform_check(ls_session *s, ls_tensor *x, ls_tensor *w, ls_tensor *o
         c->image *= c->extent[i];
         c->count[i] =
             (c->extent[i] + g->low[i] + g->high[i] - (kernel[i] - 1) * g->dilation[i] - 1) / g->stride[i] + 1;
-        c->positions *= c->count[i];
         dims[2 + i] = c->count[i];
-        fits = c->extent[i] > 0;
+        fits = c->extent[i] > 0 && !__builtin_mul_overflow(c->positions, c->count[i], &c->positions);
     }
     if (fits) {
         c->parts = parts;

@@ -13,11 +13,11 @@ static bool fixed_check(ls_session *s, const char *name, const ls_tensor *x) {
 
 /* The product of extents first .. end - 1. */
 static int64_t extents_product(const ls_shape *shape, int first, int end) {
-    uint64_t n = 1; /* extents beside one of 0 may come to more than there are numbers */
+    int64_t n = 1;
     for (int i = first; i < end; i++) {
-        n *= (uint64_t)shape->dim[i].offset;
+        n *= shape->dim[i].offset;
     }
-    return (int64_t)n;
+    return n;
 }
 
 static ls_tensor *i64_scalar(ls_session *s, int64_t value) {
@@ -27,7 +27,7 @@ static ls_tensor *i64_scalar(ls_session *s, int64_t value) {
 /* ---- tiling and padding ---- */
 
 ls_tensor *ls_tile(ls_session *s, ls_tensor *x, const int64_t *repeats) {
-    if (!ls_check_operands(s, "tile", 1, &x) || !fixed_check(s, "tile", x)) {
+    if (!ls_check_operands(s, "tile", 1, &x) || !fixed_check(s, "tile", x) || !ls_check_given(s, "tile", "list of repeats", repeats)) {
         return NULL;
     }
     ls_shape shape = x->shape;
@@ -67,7 +67,7 @@ static ls_tensor *pad_index(ls_session *s, int64_t n, const ls_pad_spec *p, ls_p
 }
 
 ls_tensor *ls_pad_with(ls_session *s, ls_tensor *x, const ls_pad_spec *pads, ls_pad_kind kind) {
-    if (!ls_check_operands(s, "pad_with", 1, &x) || !ls_check_given(s, "pad_with", pads)) {
+    if (!ls_check_operands(s, "pad_with", 1, &x) || !ls_check_given(s, "pad_with", "spec", pads)) {
         return NULL;
     }
     if ((unsigned)kind > LS_PAD_WRAP) {
@@ -108,7 +108,7 @@ static bool block_check(ls_session *s, const char *name, const ls_tensor *x, int
         return false;
     }
     const ls_dim *d = x->shape.dim;
-    int64_t area = 0, more; /* extents beside one of 0 may be any */
+    int64_t area = 0, more;
     bool fits = x->shape.rank == 4 && block > 0 && !__builtin_mul_overflow(block, block, &area) &&
                 (depth ? d[1].offset % area == 0 && !__builtin_mul_overflow(d[2].offset, block, &more) && !__builtin_mul_overflow(d[3].offset, block, &more)
                        : d[2].offset % block == 0 && d[3].offset % block == 0 && !__builtin_mul_overflow(d[1].offset, area, &more));

@@ -9,8 +9,7 @@
 
 static bool attention_check(ls_session *s, ls_tensor *q, ls_tensor *k, ls_tensor *v,
                             const ls_attention_spec *spec) {
-    if (!spec) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "attention: the spec is NULL");
+    if (!ls_check_given(s, "attention", "spec", spec)) {
         return false;
     }
     ls_tensor *src[] = {q, k, v, spec->mask};

@@ -226,11 +226,10 @@ ls_tensor *ls_col2im(ls_session *s, ls_tensor *cols, ls_shape image, const int64
         positions[i] =
             (d.offset + g.low[i] + g.high[i] - (kernel[i] - 1) * g.dilation[i] - 1) / g.stride[i] + 1;
         grid.dim[2 + i] = ls_dim_fixed(positions[i]);
-        if (!ls_dim_is_fixed(d) || __builtin_mul_overflow(taps, kernel[i], &taps)) {
+        if (!ls_dim_is_fixed(d) || __builtin_mul_overflow(taps, kernel[i], &taps) || __builtin_mul_overflow(count, positions[i], &count)) {
             return LS_NODE_FAIL(s, LS_ERR_UNSUPPORTED, "col2im: image %s: expected fixed spatial extents",
                                 LS_TEXT(&like));
         }
-        count *= positions[i];
     }
     ls_dim rows;
     if (cols->shape.rank != 3 || !ls_dim_affine(image.dim[1], taps, 0, &rows) ||

@@ -156,7 +156,7 @@ static bool line_of(ls_session *s, const ls_resize_spec *spec, const ls_tensor *
 }
 
 ls_tensor *ls_resize(ls_session *s, ls_tensor *x, const ls_resize_spec *spec) {
-    if (!ls_check_operands(s, "resize", 1, &x) || !ls_check_given(s, "resize", spec)) {
+    if (!ls_check_operands(s, "resize", 1, &x) || !ls_check_given(s, "resize", "spec", spec)) {
         return NULL;
     }
     bool moves = spec->mode == LS_RESIZE_NEAREST, real = ls_dtype_is_float(x->dtype);

@@ -105,7 +105,7 @@ static ls_tensor *spread(ls_session *s, ls_tensor *x, bool rows, int behind) {
 }
 
 ls_tensor *ls_roi_align(ls_session *s, ls_tensor *x, ls_tensor *rois, ls_tensor *batch, const ls_roi_spec *spec) {
-    if (!ls_check_operands(s, "roi_align", 3, (ls_tensor *[]){x, rois, batch}) || !ls_check_given(s, "roi_align", spec) ||
+    if (!ls_check_operands(s, "roi_align", 3, (ls_tensor *[]){x, rois, batch}) || !ls_check_given(s, "roi_align", "spec", spec) ||
         !roi_check(s, "roi_align", x, rois, batch, spec->height, spec->width)) {
         return NULL;
     }

@@ -123,7 +123,7 @@ ls_tensor *ls_dft_matrix(ls_session *s, ls_dtype dtype, int64_t extent, int part
 ls_tensor *ls_dft(ls_session *s, ls_tensor *x, const ls_dft_spec *spec) {
     int axis;
     dft_lengths l;
-    if (!ls_check_operands(s, "dft", 1, &x) || !ls_check_float(s, "dft", x) ||
+    if (!ls_check_operands(s, "dft", 1, &x) || !ls_check_given(s, "dft", "spec", spec) || !ls_check_float(s, "dft", x) ||
         !ls_check_rank(s, "dft", x, 2, LS_MAX_RANK) || !ls_axis_check(s, "dft", x, spec->axis, &axis)) {
         return NULL;
     }

@@ -62,9 +62,8 @@ ls_tensor *ls_contract(ls_session *s, ls_tensor *a, ls_tensor *b, const ls_contr
             "bf16, or i32 for 8- and 16-bit integers",
             LS_TEXT(a), LS_TEXT(b), ls_dtype_name(dtype));
     }
-    if (!spec) {
-        return LS_NODE_FAIL(s, LS_ERR_INVALID, "contract: the spec for %s and %s is NULL", LS_TEXT(a),
-                            LS_TEXT(b));
+    if (!ls_check_given(s, "contract", "spec", spec)) {
+        return NULL;
     }
     if (spec->n_batch < 0 || spec->n_contract < 0 || spec->n_batch + spec->n_contract > LS_MAX_RANK) {
         return LS_NODE_FAIL(s, LS_ERR_INVALID,

@@ -42,8 +42,7 @@ static bool positive(ls_session *s, const char *name, const char *what, int i, i
 
 bool ls_geometry_read(ls_session *s, const char *name, const ls_conv_spec *spec, const ls_tensor *x,
                       bool transposed, ls_geometry *out) {
-    if (!spec) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the spec for %s is NULL", name, LS_TEXT(x));
+    if (!ls_check_given(s, name, "spec", spec)) {
         return false;
     }
     if (spec->spatial < 1 || spec->spatial > LS_MAX_SPATIAL || x->shape.rank != spec->spatial + 2) {
@@ -89,8 +88,7 @@ bool ls_geometry_filter_check(ls_session *s, const ls_geometry *g) {
 }
 
 bool ls_geometry_fit(ls_session *s, ls_geometry *g, const ls_tensor *x, const int64_t *kernel) {
-    if (!kernel) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the kernel for %s is NULL", g->name, LS_TEXT(x));
+    if (!ls_check_given(s, g->name, "kernel", kernel)) {
         return false;
     }
     for (int i = 0; i < g->d; i++) {

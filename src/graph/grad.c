@@ -150,6 +150,10 @@ ls_status ls_grad(ls_session *s, ls_tensor *loss, ls_tensor *seed, int count, ls
         !ls_check_operands(s, "grad", count, xs)) {
         return ls_session_error(s)->code;
     }
+    if (count < 0) {
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "grad: %d operands: expected 0 or more", count);
+        return LS_ERR_INVALID;
+    }
     if (!ls_dtype_is_float(loss->dtype)) {
         LS_NODE_FAIL(s, LS_ERR_DTYPE, "grad: the loss is %s: only floating tensors have derivatives",
                      LS_TEXT(loss));

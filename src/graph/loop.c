@@ -264,7 +264,7 @@ ls_status ls_loop(ls_session *s, ls_dim trip, int n_carry, ls_tensor *const *car
     for (int i = 0; i < n_ys; i++) {
         out_ys[i] = NULL;
     }
-    if (!loop_check(s, trip, n_carry, carry, n_xs, xs, n_ys)) {
+    if (!loop_check(s, trip, n_carry, carry, n_xs, xs, n_ys) || !ls_check_given(s, "loop", "body", body ? s : NULL)) {
         return g->error.code;
     }
     builder b = {.s = s, .heap = g->heap};

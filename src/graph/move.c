@@ -60,7 +60,7 @@ ls_tensor *ls_expand(ls_session *s, ls_tensor *x, ls_shape shape) {
 
 static ls_tensor *pad(ls_session *s, const char *name, ls_tensor *x, const ls_pad_spec *pads, double value,
                       bool absent) {
-    if (!ls_check_operands(s, name, 1, &x) || !ls_check_given(s, name, pads)) {
+    if (!ls_check_operands(s, name, 1, &x) || !ls_check_given(s, name, "spec", pads)) {
         return NULL;
     }
     ls_attr attr;
@@ -136,7 +136,7 @@ static int64_t slice_extent(int64_t n, ls_slice_spec c) {
 }
 
 ls_tensor *ls_slice(ls_session *s, ls_tensor *x, const ls_slice_spec *slices) {
-    if (!ls_check_operands(s, "slice", 1, &x) || !ls_check_given(s, "slice", slices)) {
+    if (!ls_check_operands(s, "slice", 1, &x) || !ls_check_given(s, "slice", "spec", slices)) {
         return NULL;
     }
     ls_shape shape = {.rank = x->shape.rank};

@@ -20,11 +20,11 @@ ls_tensor *ls_node_fail(ls_session *s, ls_status code, const char *file, int lin
     return NULL;
 }
 
-bool ls_check_given(ls_session *s, const char *operation, const void *spec) {
-    if (!spec) {
-        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the spec is NULL", operation);
+bool ls_check_given(ls_session *s, const char *operation, const char *what, const void *given) {
+    if (!given) {
+        LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: the %s is NULL", operation, what);
     }
-    return spec != NULL;
+    return given != NULL;
 }
 
 bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tensor *const *src) {
@@ -32,7 +32,7 @@ bool ls_check_operands(ls_session *s, const char *operation, int n_src, ls_tenso
         return false;
     }
     for (int i = 0; i < n_src; i++) {
-        if (!src[i]) {
+        if (!src || !src[i]) {
             LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: operand %d is NULL", operation, i);
             return false;
         }
@@ -494,8 +494,8 @@ ls_tensor *ls_input(ls_session *session, const char *name, ls_dtype dtype, ls_sh
     if (!dtype_check(session, "input", dtype) || !ls_shape_check(session, "input", &shape)) {
         return NULL;
     }
-    if (!name) {
-        return LS_NODE_FAIL(session, LS_ERR_INVALID, "input: the name is NULL");
+    if (!ls_check_given(session, "input", "name", name)) {
+        return NULL;
     }
     ls_attr_leaf leaf = {NULL, ls_leaf_serial(session)};
     return ls_leaf(session, LS_OP_INPUT, dtype, &shape, ls_graph_of(session)->device, leaf, name);

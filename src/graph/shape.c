@@ -54,13 +54,12 @@ bool ls_shape_is_fixed(const ls_shape *shape) {
     return true;
 }
 
-/* Here and below: extents beside one of 0 may come to more than there are numbers. */
 int64_t ls_shape_numel(const ls_shape *shape, const int64_t *values) {
-    uint64_t n = 1;
+    int64_t n = 1;
     for (int i = 0; i < shape->rank; i++) {
-        n *= (uint64_t)ls_dim_eval(shape->dim[i], values);
+        n *= ls_dim_eval(shape->dim[i], values);
     }
-    return (int64_t)n;
+    return n;
 }
 
 void ls_shape_bounds(const ls_shape *shape, int64_t out_dims[LS_MAX_RANK]) {
@@ -70,10 +69,10 @@ void ls_shape_bounds(const ls_shape *shape, int64_t out_dims[LS_MAX_RANK]) {
 }
 
 void ls_shape_strides(const ls_shape *shape, int64_t out_strides[LS_MAX_RANK]) {
-    uint64_t stride = 1;
+    int64_t stride = 1;
     for (int i = shape->rank; i-- > 0;) {
-        out_strides[i] = (int64_t)stride;
-        stride *= (uint64_t)ls_dim_bound(shape->dim[i]);
+        out_strides[i] = stride;
+        stride *= ls_dim_bound(shape->dim[i]);
     }
 }
 
@@ -163,7 +162,7 @@ bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape)
         return false;
     }
     int64_t n = 1;
-    bool big = false, zero = false;
+    bool big = false;
     for (int i = 0; i < shape->rank; i++) {
         ls_dim d = shape->dim[i], checked;
         bool bad = d.symbol ? d.scale < 1 || (d.symbol->heap && d.symbol->heap != ls_graph_of(s)->heap) : d.scale != 0;
@@ -174,10 +173,10 @@ bool ls_shape_check(ls_session *s, const char *operation, const ls_shape *shape)
                          operation, LS_SHAPE_TEXT_OF(shape), i);
             return false;
         }
-        zero |= ls_dim_bound(d) == 0;
-        big |= !zero && (__builtin_mul_overflow(n, ls_dim_bound(d), &n) || n > MAX_NUMEL);
+        int64_t extent = ls_dim_bound(d) ? ls_dim_bound(d) : 1; /* beside an extent of 0, too, so that no product of some overflows */
+        big |= __builtin_mul_overflow(n, extent, &n) || n > MAX_NUMEL;
     }
-    if (big && !zero) {
+    if (big) {
         LS_NODE_FAIL(s, LS_ERR_SHAPE, "%s: shape %s has more than 2^%d elements", operation,
                      LS_SHAPE_TEXT_OF(shape), MAX_NUMEL_LOG2);
         return false;
@@ -326,6 +325,9 @@ bool ls_axes_check(ls_session *s, const char *operation, const ls_tensor *x, int
     if (count < 0 || count > x->shape.rank) {
         LS_NODE_FAIL(s, LS_ERR_INVALID, "%s: %d axes of %s: expected at most %d", operation, count,
                      LS_TEXT(x), x->shape.rank);
+        return false;
+    }
+    if (count > 0 && !ls_check_given(s, operation, "list of axes", axes)) {
         return false;
     }
     for (int i = 0; i < count; i++) {

@@ -172,7 +172,7 @@ static void convolutions(void **state) {
         .spatial = 2, .stride = {2, 3}, .pad_low = {1, 0}, .pad_high = {0, 2}, .output_padding = {1, 0}};
     assert_tensor(f, ls_conv_transpose(s, IN(2, 3, 4, 5), IN(3, 6, 3, 4), IN(6), &up), "f32[2,6,9,14]");
     assert_tensor(f, ls_conv_transpose(s, IN(0, 3, 4, 5), IN(3, 6, 3, 4), IN(6), &up), "f32[0,6,9,14]");
-    assert_tensor(f, ls_depth_to_space(s, IN(1, 0, 3, 2), INT64_C(1) << 31, 0), "f32[1,0,6442450944,4294967296]");
+    FAILS(SHAPE_ERR, ls_depth_to_space(s, IN(1, 0, 3, 2), INT64_C(1) << 31, 0), "shape [1,2147483648,2147483648,0,3,2] has more than 2^");
     FAILS(SHAPE_ERR, ls_depth_to_space(s, IN(1, 0, INT64_C(1) << 33, 2), INT64_C(1) << 31, 0), "depth_to_space: block 2147483648 of f32[1,0,8589934592,2]");
     fixture_close(f);
 }
@@ -211,9 +211,9 @@ static void convolution_errors(void **state) {
           "conv: operands are f32[2,4,10] and f16[6,4,3]");
     FAILS(DTYPE_ERR, ls_conv(s, IN_OF(LS_BOOL, 1, 1, 1), IN_OF(LS_BOOL, 1, 1, 1), NULL, &spec),
           "conv: operand is bool[1,1,1]");
-    FAILS(INVALID, ls_conv(s, x, w, NULL, NULL), "conv: the spec for f32[2,4,10] is NULL");
-    FAILS(INVALID, ls_max_pool(s, x, NULL, &spec), "max_pool: the kernel for f32[2,4,10] is NULL");
-    FAILS(INVALID, ls_im2col(s, x, NULL, NULL), "im2col: the spec for f32[2,4,10] is NULL");
+    FAILS(INVALID, ls_conv(s, x, w, NULL, NULL), "conv: the spec is NULL");
+    FAILS(INVALID, ls_max_pool(s, x, NULL, &spec), "max_pool: the kernel is NULL");
+    FAILS(INVALID, ls_im2col(s, x, NULL, NULL), "im2col: the spec is NULL");
     FAILS(INVALID, ls_attention(s, x, x, x, NULL), "attention: the spec is NULL");
     ls_conv_spec axes = {.spatial = 1, .axes = {.set = 1}};
     FAILS(INVALID, ls_conv(s, x, w, NULL, &axes),

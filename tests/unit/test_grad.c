@@ -315,6 +315,10 @@ static void errors(void **state) {
     ls_session_clear_error(s);
     assert_int_equal(ls_grad(s, f, NULL, 1, &i, &out), LS_ERR_DTYPE);
     ls_session_clear_error(s);
+    assert_int_equal(ls_grad(s, f, NULL, -1, &f, &out), LS_ERR_INVALID);
+    ls_session_clear_error(s);
+    assert_int_equal(ls_grad(s, f, NULL, 1, NULL, &out), LS_ERR_INVALID);
+    ls_session_clear_error(s);
     ls_tensor *seed = ls_full(s, LS_F32, LS_SHAPE(3), 1);
     assert_int_equal(ls_grad(s, f, seed, 1, &f, &out), LS_ERR_SHAPE);
     assert_non_null(strstr(ls_session_error(s)->message, "f32[3]"));

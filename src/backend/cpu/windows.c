@@ -461,7 +461,11 @@ static int64_t put_cost(const ls_windows *w, int64_t cost) {
 }
 
 static int64_t lines_cost(const ls_windows *w, int64_t rows) {
-    const int64_t vectors = w->dims[w->n_dims - 1].extent / w->kernels->lanes, cost = w->dims[w->outer].extent * panels_cost(w, rows, vectors);
+    const int64_t vectors = w->dims[w->n_dims - 1].extent / w->kernels->lanes, each = panels_cost(w, rows, vectors);
+    int64_t cost;
+    if (__builtin_mul_overflow(w->dims[w->outer].extent, each, &cost) || cost > INT64_MAX / (ENDING + 1)) {
+        return INT64_MAX;
+    }
     return !may_take_lines(w, rows) ? INT64_MAX : may_end(w, rows) ? cost : put_cost(w, cost);
 }
 
