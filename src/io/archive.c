@@ -154,13 +154,15 @@ const char *ls_archive_name(const ls_archive *archive, int index) {
     return index >= 0 && index < (int)archive->entries.len ? archive->entries.data[index].name : NULL;
 }
 
+static int to_key(const void *key, const void *pair) {
+    return strcmp(key, *(char *const *)pair);
+}
+
+/* Which are sorted (safetensors.c). */
 const char *ls_archive_metadata(const ls_archive *archive, const char *key) {
-    for (size_t i = 0; i + 1 < archive->metadata.len; i += 2) {
-        if (strcmp(archive->metadata.data[i], key) == 0) {
-            return archive->metadata.data[i + 1];
-        }
-    }
-    return NULL;
+    const size_t n = archive->metadata.len / 2;
+    char *const *found = n ? bsearch(key, archive->metadata.data, n, 2 * sizeof *archive->metadata.data, to_key) : NULL;
+    return found ? found[1] : NULL;
 }
 
 bool ls_archive_sum(bool crc, const void *bytes, size_t size, char out_hex[65]) {
@@ -193,7 +195,7 @@ static ls_status check_sum(ls_archive *a, ls_archive_entry *e, ls_error *err) {
     if (want && ls_archive_sum(crc, bytes, e->size, hex) && strcmp(hex, want) != 0) {
         return LS_FAIL(
             err, LS_ERR_FORMAT,
-            "%s: array \"%s\": its %s is %.16s..., the file says %.16s...: the file is damaged",
+            "%s: array \"%s\": its %s is %s, the file says %.64s: the file is damaged",
             a->path, e->name, crc ? "CRC-32C" : "SHA-256", hex, want);
     }
     LS_TRY(err, ls_bools_check(a->path, e->name, e->dtype, bytes, e->size, err));

@@ -155,10 +155,11 @@ static ls_status parse(ls_context *context, const char *name, const uint8_t *byt
     for (int i = 0; i < h.rank; i++) {
         fits = fits && ls_size_mul(n, (uint64_t)h.dims[i], &n);
     }
-    if (!fits || !ls_size_mul(n, ls_dtype_size(h.dtype), &total) || total != have) {
-        return LS_FAIL(err, LS_ERR_FORMAT,
-                       "%s: %zu bytes of elements: expected as many as the shape in its header says", name,
-                       have);
+    if (!fits || !ls_size_mul(n, ls_dtype_size(h.dtype), &total)) {
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: the shape in its header has more elements than memory could", name);
+    }
+    if (total != have) {
+        return LS_FAIL(err, LS_ERR_FORMAT, "%s: %zu bytes of elements: expected %zu by the shape in its header", name, have, total);
     }
     ls_heap *heap = ls_context_heap(context);
     uint8_t *copy = ls_alloc(heap, total);

@@ -120,6 +120,22 @@ static void a_scan_of_nothing_gives_nothing(void **state) {
     bed_close(&b);
 }
 
+static void a_scan_of_too_many_is_refused(void **state) {
+    (void)state;
+    bed b = bed_open(16);
+    ls_tensor *out[2];
+    feed(&b, "start", ONNX_FLOAT, LS_SHAPE(2), (const float[]){7, 8});
+    feed(&b, "xs", ONNX_FLOAT, LS_SHAPE((1 << 20) + 1, 0), grid);
+    Onnx__NodeProto *n = add_node(b.g, "Scan", "start xs", "last all");
+    attribute(n, "body", ATTR(GRAPH))->g = running_sum();
+    attribute(n, "num_scan_inputs", ATTR(INT))->i = 1;
+    gives(b.g, "last");
+    gives(b.g, "all");
+    assert_int_equal(build(&b, out, 2), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ls_session_error(b.w.session)->message, "1048577 iterations: expected at most 1048576"));
+    bed_close(&b);
+}
+
 /* x doubles while it is below the captured limit; gives every x, and the captured sum of x and the
  * iteration's number. */
 static Onnx__GraphProto *doubling(void) {
@@ -583,6 +599,7 @@ int main(void) {
         cmocka_unit_test(a_scan_goes_along_any_axis_either_way),
         cmocka_unit_test(an_old_scan_has_a_batch_of_lengths),
         cmocka_unit_test(a_scan_of_nothing_gives_nothing),
+        cmocka_unit_test(a_scan_of_too_many_is_refused),
         cmocka_unit_test(loops_end_by_count_or_condition),
         cmocka_unit_test(a_loop_on_an_input_needs_its_value),
         cmocka_unit_test(small_branches_are_one_program),

@@ -209,6 +209,19 @@ static void test_truncated(void **state) {
     assert_int_equal(at, n);
 }
 
+/* An operator's name whose last letter is a NUL would be another one's. */
+static void test_text_with_nul(void **state) {
+    (void)state;
+    size_t size;
+    ls_model *m;
+    ls_error err;
+    uint8_t *bytes = pack(&model()->base, &size), *name = memmem(bytes, size, "Twice", 5);
+    assert_non_null(name);
+    name[4] = 0;
+    assert_int_equal(load_bytes(bytes, size, &m, &err), LS_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "op_type has a NUL in it"));
+}
+
 /* Every field, however deep, with every other wire type. */
 static void test_wire_types(void **state) {
     (void)state;
@@ -391,6 +404,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_senseless, setup, teardown),
         cmocka_unit_test_setup_teardown(test_truncated, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_with_nul, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wire_types, setup, teardown),
         cmocka_unit_test_setup_teardown(test_mutated, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nesting, setup, teardown),

@@ -159,6 +159,16 @@ static const char *other_format(const uint8_t *b, size_t size) {
     return NULL;
 }
 
+/* Whether so small a file can hold so many pixels: 64 take a bit of a JPEG or more, 8 a byte that deflate makes 1,032 of by one (PNG), or a byte. */
+static bool can_hold(const uint8_t *b, size_t size) {
+    int width = 0, height = 0, stored = 0;
+    if (!stbi_info_from_memory(b, (int)size, &width, &height, &stored)) {
+        return true; /* decoding says what is wrong */
+    }
+    const size_t most = b[0] == 0xff ? 512 : b[0] == 0x89 ? 8 * 1032 : 8;
+    return (size_t)width * (size_t)height / most <= size;
+}
+
 ls_status ls_image_decode(ls_heap *heap, const void *bytes, size_t size, int channels, int64_t out_dims[3], uint8_t **out_pixels,
                           ls_error *err) {
     int width = 0, height = 0, stored = 0;
@@ -176,9 +186,14 @@ ls_status ls_image_decode(ls_heap *heap, const void *bytes, size_t size, int cha
         bool jpeg = size > 1 && b[0] == 0xff && (b[1] == 0xd8 || b[1] == 0xff);
         heap_in_use = heap;
         out_of_memory = false;
-        *out_pixels = jpeg ? decode_jpeg(bytes, (int)size, &width, &height)
-                           : stbi_load_from_memory(bytes, (int)size, &width, &height, &stored, 3);
+        const bool holds = can_hold(b, size);
+        *out_pixels = !holds ? NULL
+                      : jpeg ? decode_jpeg(bytes, (int)size, &width, &height)
+                             : stbi_load_from_memory(bytes, (int)size, &width, &height, &stored, 3);
         heap_in_use = NULL;
+        if (!holds) {
+            return LS_FAIL(err, LS_ERR_FORMAT, "the image's header asks for more pixels than its %zu bytes can hold", size);
+        }
         out_dims[0] = height;
         out_dims[1] = width;
     }

@@ -76,6 +76,9 @@ static const char *text_of(ls_onnx_node *n, ProtobufCBinaryData bytes) {
     if (bytes.len) {
         memcpy(text, bytes.data, bytes.len);
     }
+    if (strlen(text) < bytes.len) {
+        (void)LS_FAIL(&n->failed, LS_ERR_FORMAT, "the attribute \"%.64s...\" has a NUL in it", text);
+    }
     return text;
 }
 

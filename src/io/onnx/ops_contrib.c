@@ -516,6 +516,6 @@ const ls_onnx_op ls_onnx_contrib_ops[] = {
     {MS, "QLinearMul", 1, 2, 8, qlinear_mul, 0},
     {MS, "QLinearSigmoid", 1, 2, 5, qlinear_sigmoid, 0},
     {MS, "QLinearLeakyRelu", 1, 2, 5, qlinear_leaky_relu, 0},
-    {MS, "QLinearGlobalAveragePool", 1, 2, 5, qlinear_global_average_pool, 0},
+    {MS, "QLinearGlobalAveragePool", 1, 5, 5, qlinear_global_average_pool, 0},
     {MS, "QLinearConcat", 1, 1, -1, qlinear_concat, 0},
     {0}};

@@ -446,6 +446,9 @@ static ls_status scan_begin(ls_onnx_node *n, int first, loop *l, scan_inputs *xs
         }
         xs->length = dims[xs->axis[i]];
     }
+    if (xs->length > MAX_ITERATIONS) {
+        return ls_onnx_fail(n, LS_ERR_UNSUPPORTED, "%lld iterations: expected at most %d", (long long)xs->length, MAX_ITERATIONS);
+    }
     return LS_OK;
 }
 

@@ -368,6 +368,9 @@ static ls_status max_unpool(ls_onnx_node *n) {
             return ls_onnx_fail(n, LS_ERR_SHAPE, "output_shape has %d numbers: expected %d", given, d + 2);
         }
         for (int i = 0; i < given; i++) {
+            if (wanted[i] < 0) {
+                return ls_onnx_fail(n, LS_ERR_SHAPE, "output_shape has %lld: expected extents", (long long)wanted[i]);
+            }
             pads[i].high = wanted[i] - shape[i];
         }
         y = ls_pad(n->s, y, pads, 0);

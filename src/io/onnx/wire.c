@@ -72,6 +72,10 @@ static ls_status scan_field(scan *s, const ProtobufCMessageDescriptor *type,
         return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: %s.%s is not of the format's type", s->name,
                        place, type->short_name, field->name);
     }
+    bool is_read = field->type == PROTOBUF_C_TYPE_STRING && strcmp(field->name, "doc_string") != 0;
+    if (is_read && at < end && memchr(at, 0, (size_t)(end - at))) { /* else the text would end there */
+        return LS_FAIL(s->err, LS_ERR_FORMAT, "%s: byte %zu: %s.%s has a NUL in it", s->name, place, type->short_name, field->name);
+    }
     if (want != BYTES || field->type != PROTOBUF_C_TYPE_MESSAGE) {
         return LS_OK;
     }
