@@ -29,7 +29,7 @@ export interface Device {
     name: string;
     available: boolean;
     /** Whether it may claim locked arithmetic. */
-    locked: 'certified' | 'refused';
+    locked: 'certified' | 'refused' | 'missing';
     /** Why it is not there, or why it was refused; else empty. */
     reason: string;
     caps: {

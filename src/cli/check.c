@@ -132,7 +132,7 @@ static int check(ls_context *context, cli_option *options) {
         return cli_fail(status, err.message);
     }
     bool certified = ls_device_certify(device, NULL) == LS_OK;
-    cJSON_AddItemToObject(root, "device", report_device(ls_device_id(device), ls_device_caps(device), certified));
+    cJSON_AddItemToObject(root, "device", report_device(ls_device_id(device), ls_device_caps(device), certified ? "certified" : "refused"));
     cJSON_AddNumberToObject(root, "passed", totals.passed);
     cJSON_AddNumberToObject(root, "failed", totals.failed);
     cJSON_AddNumberToObject(root, "skipped", totals.skipped);

@@ -34,25 +34,21 @@ int cmd_devices(int argc, char **argv) {
     cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
     for (int i = 0; i < count && i < 64; i++) {
         const ls_device_info *d = &infos[i];
-        printf("%-8s %-10s %s", d->id,
-               !d->available   ? "missing"
-               : d->locked > 0 ? "certified"
-                               : "refused",
-               d->caps.name);
+        printf("%-8s %-10s %s", d->id, report_locked(d), d->caps.name);
         if (d->caps.isa[0]) {
             printf(", %s, %d thread%s", d->caps.isa, d->caps.threads, d->caps.threads == 1 ? "" : "s");
         }
         if (d->caps.driver[0]) {
             printf(", %s", d->caps.driver);
         }
-        printf("%s%s\n", d->reason[0] ? ": " : "", d->reason);
+        printf("%s%s\n", d->reason[0] && d->caps.name[0] ? ": " : "", d->reason);
         if (d->caps.uuid[0]) {
             printf("%20sstable id: %.*s:uuid=%s\n", "", (int)strcspn(d->id, ":"), d->id, d->caps.uuid);
         }
         if (d->caps.arithmetic[0]) {
             printf("%20sdone another way: %s\n", "", d->caps.arithmetic);
         }
-        cJSON *entry = report_device(d->id, &d->caps, d->available && d->locked > 0);
+        cJSON *entry = report_device(d->id, &d->caps, report_locked(d));
         cJSON_AddStringToObject(entry, "reason", d->reason);
         cJSON_AddItemToArray(list, entry);
         if (cli_given(options, "ulps") && d->available && status == LS_OK) {

@@ -120,8 +120,8 @@ int cmd_export(int argc, char **argv) {
         return code;
     }
     const char *path = cli_text(options, "output", NULL);
-    if (n != 1) {
-        return cli_error(EXIT_USAGE, "export: expected a network: mnist:cnn or mnist:small");
+    if (n != 1 || cli_is_model(words[0])) {
+        return cli_error(EXIT_USAGE, "export%s%s: expected a built-in network: mnist:cnn or mnist:small", n ? " " : "", n ? words[0] : "");
     }
     if (!path) {
         return cli_error(EXIT_USAGE, "export: expected --output FILE.onnx");

@@ -9,8 +9,8 @@
      .value = "FILE",                                                                                        \
      .help = "safetensors of a built-in network; default: the weights that seed 1 starts with"},             \
         {.name = "input",                                                                                    \
-         .value = "NAME=FILE.npy|FILE.png|FILE.wav|random[:SEED]|zeros",                                              \
-         .help = "an input (of mnist:* images); may repeat; default random:0"},                              \
+         .value = "NAME=FILE.npy|FILE.png|FILE.wav|random[:SEED]|zeros|NUMBER",                              \
+         .help = "an input (of mnist:* images), or a number that all of its elements are; may repeat; default random:0"}, \
     {                                                                                                        \
         .name = "dim", .value = "NAME=N",                                                                    \
         .help = "a named dimension (of mnist:* batch), where no file says; default 1; may repeat"            \

@@ -205,8 +205,39 @@ static uint64_t next(uint64_t *state) {
     return *state >> 32;
 }
 
+/* Opens a session on cpu, which makes values of every dtype. */
+static ls_status open_maker(ls_context *context, ls_session **out_session, ls_error *err) {
+    ls_device *device = NULL;
+    ls_status status = ls_device_open(context, "cpu", &device, err);
+    return status == LS_OK ? ls_session_create(context, device, out_session, err) : status;
+}
+
+/* The value of a tensor, and the end of its session. */
+static ls_status take_made(ls_session *s, ls_tensor *made, ls_data **out_data, ls_error *err) {
+    ls_status status = ls_data_from_tensor(s, made, out_data);
+    if (status != LS_OK) {
+        *err = *ls_session_error(s);
+    }
+    ls_session_destroy(s);
+    return status;
+}
+
+/* Whether a text is one number; then a tensor of nothing else, or NULL. */
+static bool is_number(const char *text) {
+    char *end;
+    (void)strtod(text, &end);
+    return end != text && !*end;
+}
+static ls_tensor *number(ls_session *s, ls_dtype dtype, const ls_shape *shape, const char *text) {
+    char *end;
+    errno = 0;
+    long long whole = strtoll(text, &end, 10);
+    bool real = dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F32 || dtype == LS_F64;
+    return real ? ls_full(s, dtype, *shape, strtod(text, NULL)) : *end || errno ? NULL : ls_full_i64(s, dtype, *shape, whole);
+}
+
 /* Floats uniform in [-1, 1), integers and bools 0 or 1 (so that they do as masks, indices and flags), the same on every machine.
- * Written as f32 or i64 and cast by a session on cpu, so that every dtype is covered. */
+ * Written as f32 and cast. */
 static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape *shape, const int64_t *dims,
                              uint64_t seed, ls_data **out_data, ls_error *err) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -225,17 +256,10 @@ static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape
         uint64_t bits = next(&state);
         x[i] = real ? (float)((double)(bits >> 8) / 8388608.0 - 1) : (float)(bits >> 31);
     }
-    ls_device *device = NULL;
     ls_session *s = NULL;
-    ls_status status = ls_device_open(context, "cpu", &device, err);
-    status = status == LS_OK ? ls_session_create(context, device, &s, err) : status;
+    ls_status status = open_maker(context, &s, err);
     if (status == LS_OK) {
-        ls_tensor *t = ls_cast(s, ls_tensor_from(s, LS_F32, *shape, x), dtype);
-        status = ls_data_from_tensor(s, t, out_data);
-        if (status != LS_OK) {
-            *err = *ls_session_error(s);
-        }
-        ls_session_destroy(s);
+        status = take_made(s, ls_cast(s, ls_tensor_from(s, LS_F32, *shape, x), dtype), out_data, err);
     }
     free(x);
     return status;
@@ -256,7 +280,7 @@ static int64_t open_extent(const ls_model_port *port, int axis, bindings *b) {
     return 1;
 }
 
-/* Makes the value of an input that no file gives: `what` is random, random:SEED or zeros. */
+/* Makes the value of an input that no file gives: `what` is random, random:SEED, zeros or a number, which all elements are. */
 static int make_value(cli_model *m, ls_context *context, int i, const char *what, bindings *b) {
     ls_model_port port = ls_model_input(m->model, i);
     ls_error err = {.code = LS_OK};
@@ -284,6 +308,15 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
     ls_status status;
     if (strcmp(what, "zeros") == 0) {
         status = ls_data_create(context, port.dtype, port.rank, dims, NULL, &m->values[i], &err);
+    } else if (is_number(what)) {
+        ls_session *s = NULL;
+        status = open_maker(context, &s, &err);
+        ls_tensor *made = status == LS_OK ? number(s, port.dtype, &shape, what) : NULL;
+        if (status == LS_OK && !made && ls_session_error(s)->code == LS_OK) {
+            ls_session_destroy(s);
+            return cli_error(EXIT_USAGE, "--input %s=%s: expected a whole number of at most 64 bits: the input is %s", port.name, what, port.type);
+        }
+        status = status == LS_OK ? take_made(s, made, &m->values[i], &err) : status;
     } else {
         errno = 0;
         unsigned long long seed = what[6] ? strtoull(what + 7, &end, 10) : 0;
@@ -298,7 +331,7 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
 }
 
 static bool is_made(const char *what) {
-    return strcmp(what, "zeros") == 0 ||
+    return strcmp(what, "zeros") == 0 || is_number(what) ||
            (strncmp(what, "random", 6) == 0 && (what[6] == '\0' || what[6] == ':'));
 }
 
@@ -311,11 +344,14 @@ static int read_inputs(cli_model *m, ls_context *context, cli_option *options, b
         int k = input_of(m, o->all[i], &rest);
         if (k < 0) {
             return unknown_name("input", o->all[i],
-                                "expected NAME=FILE|random[:SEED]|zeros; the model's inputs", m->n_inputs,
+                                "expected NAME=FILE|random[:SEED]|zeros|NUMBER; the model's inputs", m->n_inputs,
                                 input_name, m);
         }
         if (whats[k] || m->values[k]) {
             return cli_error(EXIT_USAGE, "--input %s: given twice", o->all[i]);
+        }
+        if (!*rest) {
+            return cli_error(EXIT_USAGE, "--input %s: expected NAME=FILE|random[:SEED]|zeros|NUMBER", o->all[i]);
         }
         if (is_made(rest)) {
             whats[k] = rest;

@@ -59,6 +59,10 @@ const char *cli_text(cli_option *options, const char *name, const char *otherwis
 }
 
 static int take(const cli_command *command, cli_option *options, int argc, char **argv, int at) {
+    if (argv[at][1] != '-') {
+        cli_error(0, "%s: unknown option %.64s; see lockstep %s --help", command->name, argv[at], command->name);
+        return -1;
+    }
     const char *name = argv[at] + 2, *equals = strchr(name, '=');
     char key[64];
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
@@ -135,7 +139,12 @@ static bool files_can_be_written(cli_option *options) {
     static const char *const names[] = {"json", "html", "save"};
     for (int i = 0; i < 3; i++) {
         const char *path = cli_find(options, names[i]) ? cli_text(options, names[i], NULL) : NULL;
-        if (path && strcmp(path, "-") != 0 && !cli_can_write(names[i], path, false)) {
+        bool output = path && strcmp(path, "-") == 0;
+        if (output && i > 0) {
+            cli_error(0, "--%s -: expected the path of a file; --json alone may be standard output", names[i]);
+            return false;
+        }
+        if (path && !output && !cli_can_write(names[i], path, false)) {
             return false;
         }
     }
@@ -149,12 +158,12 @@ int cli_parse(const cli_command *command, cli_option *options, int argc, char **
     for (int i = 1; i < argc; i++) {
         if (!only_words && strcmp(argv[i], "--") == 0) {
             only_words = true;
-        } else if (!only_words && strcmp(argv[i], "--help") == 0) {
+        } else if (!only_words && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
             print_help(command, options);
             *out_code = EXIT_FINE;
             return -1;
         } else if (!only_words && argv[i][0] == '-' && argv[i][1]) {
-            i = argv[i][1] == '-' ? take(command, options, argc, argv, i) : -1;
+            i = take(command, options, argc, argv, i);
             if (i < 0) {
                 *out_code = EXIT_USAGE;
                 return -1;

@@ -51,7 +51,7 @@ static bool read_list(cli_option *options, const char *name, int channels, float
         out[i] = out[0];
     }
     if (*at || (n != 1 && n != channels)) {
-        cli_error(0, "--%s %s: expected 1 or %d numbers", name, cli_text(options, name, ""), channels);
+        cli_error(0, "--%s %s: expected %s", name, cli_text(options, name, ""), channels == 1 ? "a number, for one channel" : "1 or 3 numbers");
         return false;
     }
     return true;
@@ -71,8 +71,8 @@ static bool find_layout(cli_option *options, const ls_model_port *port, int *out
     *out_channels = channels == 1 ? 1 : 3;
     if (port->rank < 3 || port->rank > 4 || (channels >= 0 && channels != 1 && channels != 3) ||
         (port->rank == 4 && port->dims[0] > 1)) {
-        cli_error(0, "input \"%s\" is no picture: expected an array of rank 3 or 4 with 1 or 3 channels",
-                  port->name);
+        cli_error(0, "input \"%s\" is no picture%s%s: expected an array of rank 3 or 4 with 1 or 3 channels",
+                  port->name, cli_given(options, "layout") ? " by --layout " : "", cli_text(options, "layout", ""));
         return false;
     }
     return true;
@@ -120,6 +120,11 @@ int cli_picture(ls_context *context, cli_option *options, const ls_model_port *p
         !read_list(options, "mean", channels, 0, mean) ||
         !read_list(options, "std", channels, 1, deviation)) {
         return EXIT_USAGE;
+    }
+    for (int i = 0; i < channels; i++) {
+        if (!(deviation[i] > 0)) {
+            return cli_error(EXIT_USAGE, "--std %s: expected numbers above 0", cli_text(options, "std", ""));
+        }
     }
     ls_status status = ls_image_load(context, path, channels, &pixels, &err);
     status = status == LS_OK ? ls_device_open(context, "cpu", &cpu, &err) : status;

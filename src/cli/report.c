@@ -1,11 +1,15 @@
 /* Parts of JSON reports. */
 #include "cli/report.h"
 
-cJSON *report_device(const char *id, const ls_caps *c, bool certified) {
+const char *report_locked(const ls_device_info *d) {
+    return !d->available ? "missing" : d->locked > 0 ? "certified" : "refused";
+}
+
+cJSON *report_device(const char *id, const ls_caps *c, const char *locked) {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "id", id);
     cJSON_AddStringToObject(o, "name", c->name);
-    cJSON_AddStringToObject(o, "locked", certified ? "certified" : "refused");
+    cJSON_AddStringToObject(o, "locked", locked);
     cJSON *caps = cJSON_AddObjectToObject(o, "caps");
     cJSON_AddStringToObject(caps, "isa", c->isa);
     cJSON_AddStringToObject(caps, "driver", c->driver);

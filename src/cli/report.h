@@ -7,8 +7,10 @@
 #include <lockstep/lockstep.h>
 #include <stdbool.h>
 
+/* "certified", "refused" or "missing". */
+const char *report_locked(const ls_device_info *device);
 /* {"id", "name", "locked", "caps"}, as `lockstep devices --json` lists it. */
-cJSON *report_device(const char *id, const ls_caps *caps, bool certified);
+cJSON *report_device(const char *id, const ls_caps *caps, const char *locked);
 /* Of a kernel that is wrong: the comparison that says so. */
 const ls_report *report_wrong(const ls_kernel_report *kernel);
 /* "same", "within bound", "differs". */

@@ -522,6 +522,9 @@ int cmd_train(int argc, char **argv) {
     double start = now();
     if (code == EXIT_FINE) {
         ls_program_set_profile(t.step, cli_given(options, "profile"));
+        if (t.done >= t.total) {
+            fprintf(stderr, "the run in %s is complete: %" PRId64 " of %" PRId64 " steps\n", cli_text(options, "resume", ""), t.done, t.total);
+        }
         catch_signals();
         code = run(&t);
     }

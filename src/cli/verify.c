@@ -330,6 +330,9 @@ int cmd_verify(int argc, char **argv) {
     cJSON_AddArrayToObject(root, "devices");
     code = verify_devices(options, words[0], root, &differs);
     cJSON_AddStringToObject(root, "verdict", differs ? "differs" : "fine");
+    if (code == EXIT_FINE && cli_given(options, "plant") && !differs) {
+        printf("%s is planted, and nothing differs: no kernel of this model is wrong by it\n", cli_text(options, "plant", ""));
+    }
     if (code == EXIT_FINE && cli_given(options, "html")) {
         code = cli_write_page(cli_text(options, "html", ""), root);
     }

@@ -33,7 +33,17 @@ static ls_status read_check(ls_check *out_check, ls_error *err) {
     return LS_OK;
 }
 
+/* Which tune.c asks for. */
+static ls_status check_tune(ls_error *err) {
+    const char *text = ls_os_env("LOCKSTEP_TUNE");
+    if (text && strcmp(text, "on") != 0 && strcmp(text, "off") != 0) {
+        return LS_FAIL(err, LS_ERR_INVALID, "LOCKSTEP_TUNE is \"%.40s\", expected on or off", text);
+    }
+    return LS_OK;
+}
+
 ls_status ls_environment_read(const ls_context_options *options, int *out_threads, ls_check *out_check, ls_error *err) {
     LS_TRY(err, read_threads(options->threads, out_threads, err));
+    LS_TRY(err, check_tune(err));
     return read_check(out_check, err);
 }

@@ -51,6 +51,9 @@ fi
 bad 2 'no command "trian"' trian mnist
 bad 2 'unknown option --modle' train mnist --modle cnn
 bad 2 'unknown option --batch' run mnist:small --batch 3
+bad 2 'run: unknown option -x; see lockstep run --help' run mnist:small -x
+good run -h
+grep -q '^usage: lockstep run MODEL' out || complain "run -h prints $(head -1 out)"
 bad 2 '--lr needs a value' train mnist --lr
 bad 2 '--no-fusion takes no value' train mnist --no-fusion=1
 bad 2 'unexpected "fashion"' train mnist fashion
@@ -76,6 +79,9 @@ bad 2 '--repeat 0: expected' run mnist:small --repeat 0
 export LOCKSTEP_CHECK=BITS
 bad 2 'LOCKSTEP_CHECK is "BITS", expected bits, oracle or none' devices
 unset LOCKSTEP_CHECK
+export LOCKSTEP_TUNE=fast
+bad 2 'LOCKSTEP_TUNE is "fast", expected on or off' devices
+unset LOCKSTEP_TUNE
 LOCKSTEP_LOG=debug "$lockstep" devices 2>&1 >out | grep -q '^lockstep: debug: ' || complain "devices: LOCKSTEP_LOG=debug prints nothing of the log"
 bad 2 '--dim batch=0: expected' run mnist:small --dim batch=0
 bad 2 '--dim n=2: expected' run mnist:small --dim n=2
@@ -91,6 +97,7 @@ bad 2 'at least one' verify mnist:small --devices ''
 bad 2 'devices "cpu,,ref": expected at least one name' verify mnist:small --devices cpu,,ref
 bad 2 'devices "cpu,": expected' verify mnist:small --devices cpu,
 bad 2 'html no/such/page.html: cannot be written: No such file' verify mnist:small --html no/such/page.html
+bad 2 'html -: expected the path of a file' verify mnist:small --html -
 bad 2 'json no/such/report.json: cannot be written: No such file' run mnist:small --json no/such/report.json
 bad 2 'output no/such/folder: cannot be written: No such file' run mnist:small --output no/such/folder
 bad 2 'output "": expected the path of a folder' run mnist:small --output ''
@@ -101,6 +108,11 @@ bad 2 'save .: cannot be written: Is a directory' train mnist --data none --save
 bad 2 'none/t' train mnist --data none --save /dev/null
 bad 2 'output no/such/x.onnx: cannot be written: No such file' export mnist:small --output no/such/x.onnx --weights none
 bad 2 'output x.txt: expected a name that ends in .onnx' export mnist:small --output x.txt
+bad 2 'export x.onnx: expected a built-in network' export x.onnx --output y.onnx
+good verify mnist:small --plant scan-exclusive
+grep -q '^scan-exclusive is planted, and nothing differs' out || complain "a fault that changes nothing: $(tail -1 out)"
+good check --rows 5 --filter '1b*' --json few.json # of the fast ones too few can tell
+parses few.json
 "$lockstep" run mnist:small --output new/ >out 2>err || complain "run --output new/: $(cat err)"
 bad 2 'labels: expected --top with it' run mnist:small --labels names.txt
 bad 2 'network.pb: expected a file whose name ends in .onnx, or a built-in network' run network.pb

@@ -92,6 +92,14 @@ good '1 0 1 0 0 0.4 0 0.4 0.2 0.8 ...' run planes.onnx --input x=two.ppm
 good '  255 0 255 0 0 102 0 102 51 204 ...' run planes.onnx --input x=two.ppm --scale 1
 good '1 -1 1 -1 -0.5 -0.1 -0.5 -0.1 -0.4 0.2 ...' run planes.onnx --input x=two.ppm --mean 0.5,0.5,0.6 --std 0.5,1,1
 good '255 0 51 0 102 204 255 0 51 0 ...' run pixels.onnx --input x=two.ppm
+good '3 3 3 3 3 3 3 3 3 3 ...' run pixels.onnx --input x=3
+bad 2 'expected a whole number of at most 64 bits: the input is' run pixels.onnx --input x=0.5
+bad 2 'expected NAME=FILE|random[:SEED]|zeros|NUMBER' run pixels.onnx --input x=
+good '1.5 1.5 1.5' run add.onnx --input a/left=1.5 --input b=zeros
+printf 'P6\n26000 26000\n255\n' >large.ppm
+bad 2 'asks for more pixels than its 19 bytes can hold' run planes.onnx --input x=large.ppm
+bad 2 'std 0.5,0,1: expected numbers above 0' run planes.onnx --input x=two.ppm --std 0.5,0,1
+bad 2 'is no picture by --layout NHWC: expected' run planes.onnx --input x=two.ppm --layout NHWC
 good '      0  1            one' run planes.onnx --input x=two.ppm --top 1 --labels labels.txt
 good '      1  0            two' run planes.onnx --input x=two.ppm --top 2 --labels labels.txt
 bad 2 'labels .: cannot be read: Is a directory' run planes.onnx --input x=missing.ppm --top 1 --labels .

@@ -66,7 +66,7 @@ else
     echo "without finetune_onnx, whose images are not here (make data)"
 fi
 
-bad 'expected a network' --output x.onnx
+bad 'expected a built-in network' --output x.onnx
 bad 'expected --output FILE.onnx' mnist:small
 bad 'no built-in network "mnist:nothing"' mnist:nothing --output x.onnx
 bad 'nothing.safetensors' mnist:small --weights nothing.safetensors --output x.onnx

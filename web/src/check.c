@@ -42,7 +42,7 @@ ls_status page_check_certify(const char *id) {
                           .math = LS_LOCKED,
                           .state = status == LS_OK ? LS_CASE_PASSED : LS_CASE_FAILED,
                           .message = refused.message};
-    cJSON *o = report_device(id, ls_device_caps(device), status == LS_OK);
+    cJSON *o = report_device(id, ls_device_caps(device), status == LS_OK ? "certified" : "refused");
     status = page_send(o);
     send_case(&status, &row);
     return status;

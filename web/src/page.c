@@ -127,7 +127,7 @@ ls_status page_devices(void) {
         cJSON *root = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(root, "devices");
         for (int i = 0; i < count && i < MOST; i++) {
             const ls_device_info *d = &infos[i];
-            cJSON *o = report_device(d->id, &d->caps, d->available && d->locked > 0);
+            cJSON *o = report_device(d->id, &d->caps, report_locked(d));
             cJSON_AddBoolToObject(o, "available", d->available);
             cJSON_AddStringToObject(o, "reason", d->reason);
             cJSON_AddItemToArray(list, o);
