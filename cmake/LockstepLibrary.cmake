@@ -37,16 +37,16 @@ endif()
 # What runs once for a model or a kernel and not for each element is compiled for size. So is the oracle, which takes no longer by it.
 # Interpreters of kernels stay fast: tests wait for them.
 set(small ${LOCKSTEP_SOURCES})
-list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|optim|device|data|backend/(cuda|sim|vulkan|webgpu))|generated)/.*\\.c$")
+list(FILTER small INCLUDE REGEX "/(src/(graph|io|oracle|emit|render|verify|spec|kir|nn|gpu|plan|device|data|backend/(cuda|sim|vulkan|webgpu))|generated)/.*\\.c$")
 list(FILTER small EXCLUDE REGEX "/src/kir/(interp|eval)\\.c$")
 foreach(name program describe registers phase address cpuid peak depthwise pooling band kept quant thin_filter chosen contract gemm_panel gemm_plan fuse runs runs_run windows windows_run windows_loads windows_parts windows_program cpu chain move patch scan rows joined pairs sparse sparse_filter move_run launch) # of the processor's backend: what is done when a kernel is compiled, or launched with other extents
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/backend/cpu/${name}.c)
 endforeach()
 list(APPEND small ${PROJECT_SOURCE_DIR}/src/math/scalar.c ${PROJECT_SOURCE_DIR}/src/backend/ref/ref.c ${PROJECT_SOURCE_DIR}/src/backend/ref/plan.c) # the reference: its functions, what it does once
-foreach(name folder os status text)
+foreach(name alloc array folder os status text thread)
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
-foreach(name certify clone compile constant context hazard inspect kernels key memory place program realize run session strategy transfer tune var vet) # and a program
+foreach(name certify clone compile constant context environment hazard inspect kernels key memory place program realize run session strategy transfer tune var vet) # and a program
     list(APPEND small ${PROJECT_SOURCE_DIR}/src/engine/${name}.c)
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL wasm32) # where all is
@@ -186,6 +186,8 @@ if(LOCKSTEP_OBJECT_TARGETS)
         target_link_libraries(lockstep_${kind} PRIVATE
             $<BUILD_INTERFACE:lockstep_flags> ${LOCKSTEP_LINK})
     endforeach()
+    list(GET kinds 0 first)
+    add_library(lockstep::lockstep ALIAS lockstep_${first}) # as the installed package has it
     if(TARGET lockstep_shared)
         set(direct -Wl,-Bsymbolic-functions) # its own functions call each other without 250 stubs of 48 bytes between them
         if(NOT LOCKSTEP_SANITIZE) # whose run-time library comes with the program
