@@ -119,3 +119,18 @@ ls_data *cli_images(ls_context *context, cli_option *options, int *out_code) {
 ls_shape cli_shape(const ls_data *data) {
     return ls_shape_make(ls_data_rank(data), ls_data_dims(data));
 }
+
+ls_status cli_maker_open(ls_context *context, ls_session **out_maker, ls_error *err) {
+    ls_device *cpu = NULL;
+    ls_status status = ls_device_open(context, "cpu", &cpu, err);
+    return status == LS_OK ? ls_session_create(context, cpu, out_maker, err) : status;
+}
+
+ls_status cli_maker_take(ls_session *maker, ls_tensor *made, ls_data **out_data, ls_error *err) {
+    ls_status status = ls_data_from_tensor(maker, made, out_data);
+    if (status != LS_OK) {
+        *err = *ls_session_error(maker);
+    }
+    ls_session_destroy(maker);
+    return status;
+}

@@ -27,4 +27,8 @@
 ls_data *cli_images(ls_context *context, cli_option *options, int *out_code);
 ls_shape cli_shape(const ls_data *data);
 
+/* A session on cpu, which makes values of every dtype; and the value that it made, with which it ends. */
+ls_status cli_maker_open(ls_context *context, ls_session **out_maker, ls_error *err);
+ls_status cli_maker_take(ls_session *maker, ls_tensor *made, ls_data **out_data, ls_error *err);
+
 #endif

@@ -1,5 +1,6 @@
 /* Models from .onnx files: their inputs by name, as files, seeds or zeros; running them. */
 #include "cli/model.h"
+#include "cli/input.h"
 #include "cli/picture.h"
 #include "cli/sound.h"
 #include <lockstep/inspect.h>
@@ -205,23 +206,6 @@ static uint64_t next(uint64_t *state) {
     return *state >> 32;
 }
 
-/* Opens a session on cpu, which makes values of every dtype. */
-static ls_status open_maker(ls_context *context, ls_session **out_session, ls_error *err) {
-    ls_device *device = NULL;
-    ls_status status = ls_device_open(context, "cpu", &device, err);
-    return status == LS_OK ? ls_session_create(context, device, out_session, err) : status;
-}
-
-/* The value of a tensor, and the end of its session. */
-static ls_status take_made(ls_session *s, ls_tensor *made, ls_data **out_data, ls_error *err) {
-    ls_status status = ls_data_from_tensor(s, made, out_data);
-    if (status != LS_OK) {
-        *err = *ls_session_error(s);
-    }
-    ls_session_destroy(s);
-    return status;
-}
-
 /* Whether a text is one number; then a tensor of nothing else, or NULL. */
 static bool is_number(const char *text) {
     char *end;
@@ -232,8 +216,7 @@ static ls_tensor *number(ls_session *s, ls_dtype dtype, const ls_shape *shape, c
     char *end;
     errno = 0;
     long long whole = strtoll(text, &end, 10);
-    bool real = dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F32 || dtype == LS_F64;
-    return real ? ls_full(s, dtype, *shape, strtod(text, NULL)) : *end || errno ? NULL : ls_full_i64(s, dtype, *shape, whole);
+    return dtype >= LS_F16 ? ls_full(s, dtype, *shape, strtod(text, NULL)) : *end || errno ? NULL : ls_full_i64(s, dtype, *shape, whole);
 }
 
 /* Floats uniform in [-1, 1), integers and bools 0 or 1 (so that they do as masks, indices and flags), the same on every machine.
@@ -245,7 +228,7 @@ static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape
     for (int i = 0; i < shape->rank; i++) {
         n *= (size_t)dims[i];
     }
-    bool real = dtype == LS_F16 || dtype == LS_BF16 || dtype == LS_F32 || dtype == LS_F64;
+    bool real = dtype >= LS_F16;
     float *x = malloc(sizeof *x * (n ? n : 1));
     if (!x) {
         err->code = LS_ERR_MEMORY;
@@ -257,9 +240,9 @@ static ls_status random_data(ls_context *context, ls_dtype dtype, const ls_shape
         x[i] = real ? (float)((double)(bits >> 8) / 8388608.0 - 1) : (float)(bits >> 31);
     }
     ls_session *s = NULL;
-    ls_status status = open_maker(context, &s, err);
+    ls_status status = cli_maker_open(context, &s, err);
     if (status == LS_OK) {
-        status = take_made(s, ls_cast(s, ls_tensor_from(s, LS_F32, *shape, x), dtype), out_data, err);
+        status = cli_maker_take(s, ls_cast(s, ls_tensor_from(s, LS_F32, *shape, x), dtype), out_data, err);
     }
     free(x);
     return status;
@@ -310,13 +293,13 @@ static int make_value(cli_model *m, ls_context *context, int i, const char *what
         status = ls_data_create(context, port.dtype, port.rank, dims, NULL, &m->values[i], &err);
     } else if (is_number(what)) {
         ls_session *s = NULL;
-        status = open_maker(context, &s, &err);
+        status = cli_maker_open(context, &s, &err);
         ls_tensor *made = status == LS_OK ? number(s, port.dtype, &shape, what) : NULL;
         if (status == LS_OK && !made && ls_session_error(s)->code == LS_OK) {
             ls_session_destroy(s);
             return cli_error(EXIT_USAGE, "--input %s=%s: expected a whole number of at most 64 bits: the input is %s", port.name, what, port.type);
         }
-        status = status == LS_OK ? take_made(s, made, &m->values[i], &err) : status;
+        status = status == LS_OK ? cli_maker_take(s, made, &m->values[i], &err) : status;
     } else {
         errno = 0;
         unsigned long long seed = what[6] ? strtoull(what + 7, &end, 10) : 0;

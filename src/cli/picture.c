@@ -1,5 +1,6 @@
 /* Pictures as inputs of models: decoded, resized, scaled and laid out as an input wants them; and the best of a model's scores. */
 #include "cli/picture.h"
+#include "cli/input.h"
 #include <errno.h>
 #include <lockstep/image.h>
 #include <stdio.h>
@@ -113,7 +114,6 @@ int cli_picture(ls_context *context, cli_option *options, const ls_model_port *p
     double scale = 1.0 / 255;
     ls_error err = {.code = LS_OK};
     ls_data *pixels = NULL;
-    ls_device *cpu = NULL;
     ls_session *s = NULL;
     if (!find_layout(options, port, &channels_last, &channels) ||
         !cli_double(options, "scale", -1e30, 1e30, &scale) ||
@@ -127,17 +127,11 @@ int cli_picture(ls_context *context, cli_option *options, const ls_model_port *p
         }
     }
     ls_status status = ls_image_load(context, path, channels, &pixels, &err);
-    status = status == LS_OK ? ls_device_open(context, "cpu", &cpu, &err) : status;
-    status = status == LS_OK ? ls_session_create(context, cpu, &s, &err) : status;
+    status = status == LS_OK ? cli_maker_open(context, &s, &err) : status;
     if (status == LS_OK) {
         const int64_t *d = ls_data_dims(pixels);
         ls_tensor *x = ls_reshape(s, ls_data_to_tensor(s, pixels), LS_SHAPE(1, d[0], d[1], d[2]));
-        status = ls_data_from_tensor(s, fit(s, x, port, channels_last, channels, mean, deviation, scale),
-                                     out_data);
-        if (status != LS_OK) {
-            err = *ls_session_error(s);
-        }
-        ls_session_destroy(s);
+        status = cli_maker_take(s, fit(s, x, port, channels_last, channels, mean, deviation, scale), out_data, &err);
     }
     ls_data_release(pixels);
     return status == LS_OK ? EXIT_FINE : cli_fail(status, err.message);

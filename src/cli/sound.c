@@ -1,5 +1,6 @@
 /* Sounds as inputs of models: one channel or the mean of all, resampled when asked to be, cut to what an input wants. */
 #include "cli/sound.h"
+#include "cli/input.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,22 +144,16 @@ static int make_value(ls_context *context, const ls_model_port *port, const doub
     int rank = port->rank > 0 ? port->rank : 1;
     float *y = malloc(sizeof *y * (size_t)n);
     ls_error err = {.code = LS_OK};
-    ls_device *cpu = NULL;
     ls_session *s = NULL;
     dims[rank - 1] = n;
     for (int64_t i = 0; y && i < n; i++) {
         double unit = x[i] * 32768, low = unit < -32768 ? -32768 : unit > 32767 ? 32767 : unit == unit ? unit : 0;
         y[i] = real ? (float)x[i] : (float)(int64_t)(low < 0 ? low - 0.5 : low + 0.5);
     }
-    ls_status status = y ? ls_device_open(context, "cpu", &cpu, &err) : LS_ERR_MEMORY;
-    status = status == LS_OK ? ls_session_create(context, cpu, &s, &err) : status;
+    ls_status status = y ? cli_maker_open(context, &s, &err) : LS_ERR_MEMORY;
     if (status == LS_OK) {
         ls_tensor *t = ls_tensor_from(s, LS_F32, ls_shape_make(rank, dims), y);
-        status = ls_data_from_tensor(s, ls_cast(s, t, port->dtype), out_data);
-        if (status != LS_OK) {
-            err = *ls_session_error(s);
-        }
-        ls_session_destroy(s);
+        status = cli_maker_take(s, ls_cast(s, t, port->dtype), out_data, &err);
     }
     if (!y) {
         snprintf(err.message, sizeof err.message, "out of memory for %lld samples", (long long)n);

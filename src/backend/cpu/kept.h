@@ -18,7 +18,7 @@ typedef struct ls_kept {
 /* What is kept for an owner: each is always packed in one way, since extents of what is kept are fixed. */
 enum {
     LS_KEPT_PANELS,      /* and on: 2 * ls_gemm_side + the side (owner: a phase) */
-    LS_KEPT_TURNED = 8,  /* and the side */
+    LS_KEPT_TURNED = 8,  /* and the side: a matrix by a vector, its columns where its rows were */
     LS_KEPT_PAIRS = 10,  /* and the side */
     LS_KEPT_QUANT = 12,
     LS_KEPT_WINDOWS = 0, /* owner: its ls_gemm_phase */
