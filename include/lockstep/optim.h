@@ -28,7 +28,8 @@ typedef struct ls_optimizer ls_optimizer;
 LS_API ls_status ls_optimizer_create(ls_session *session, ls_params *params, const ls_optimizer_options *options,
                                      ls_optimizer **out_optimizer) LS_MUST_USE;
 LS_API void ls_optimizer_destroy(ls_optimizer *optimizer);
-/* Adds one step to the graph: differentiates `loss` and assigns every parameter and the optimiser's state, or, where that fails, nothing.
+/* Adds one step to the graph: differentiates `loss` and assigns every parameter and the optimiser's state, or, where that
+ * fails by anything but memory, nothing.
  * `rate` is an f32 scalar tensor (an ls_input of a program, say), so that a schedule recompiles nothing. */
 LS_API ls_status ls_optimizer_step(ls_session *session, ls_optimizer *optimizer, ls_tensor *loss, ls_tensor *rate);
 /* The state's variables: moments and the step count, named after the parameters ("NAME.m", "NAME.v",
